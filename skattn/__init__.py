@@ -1,0 +1,14 @@
+"""Attention for set-valued data, in scikit-learn's manner."""
+
+from .attention import scaled_dot_product_attention
+from .containers import as_ragged
+from .contextualizer import AttentionContextualizer
+from .ragged import RaggedArray
+
+__version__ = "0.1.0.dev0"
+__all__ = [
+    "AttentionContextualizer",
+    "RaggedArray",
+    "as_ragged",
+    "scaled_dot_product_attention",
+]

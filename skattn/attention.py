@@ -1,0 +1,677 @@
+"""Scaled dot-product attention over sets: the formula, and its gradient.
+
+For the tokens X (n, d) of one set and one head of it::
+
+    Q = X W_Q,  K = X W_K,  V = X W_V + b_V           (n, d_k), (n, d_k), (n, d_v)
+    S = Q K^T * scale (+ log w_j)                      (n, n), scale = 1 / sqrt(d_k)
+    A = softmax(S), row by row                         (n, n)
+    Z = A V                                            (n, d_v)
+
+The kernels below work on b sets of one length n at a time, so that nothing is padded, and on a
+limited number of query rows r at a time, so that nothing of size n^2 outlives its chunk. Arrays of
+scores have the axes (b, r, n_heads, n): set, query, head, key. Three rearrangements make them
+fast, and all three are exact:
+
+- softmax has base 2: ``exp(s) = 2^(s log2 e)``, and log2 e is folded into the projections;
+- rows are normalised last: U = 2^S is left as it is, and what is computed from it, of size r or
+  r d_v, is divided by the row sums l, so that A = U / l is never formed;
+- a pooling that is linear in the tokens, ``pooled = sum_i p_i Z_i``, needs only the column sums
+  ``a_j = sum_i p_i A_ij``: ``pooled = (a X) W_V + (sum_j a_j) b_V``. V and Z never exist.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["MASKS", "Attention", "scaled_dot_product_attention"]
+
+LOG2_E, LN_2 = math.log2(math.e), math.log(2)
+
+
+def _causal(i, j):
+    """Token i sees itself and the tokens before it."""
+    return j <= i
+
+
+def _exclude_self(i, j):
+    """Token i sees every token but itself."""
+    return j != i
+
+
+def _diagonal(i, j):
+    """Token i sees only itself: attention switched off."""
+    return j == i
+
+
+MASKS = {"causal": _causal, "exclude_self": _exclude_self, "diagonal": _diagonal}
+
+
+def scaled_dot_product_attention(
+    Q, K, V, *, mask=None, scale=None, return_weights=False
+):
+    """Weighted averages of V: softmax(Q K^T * scale) V.
+
+    Parameters
+    ----------
+    Q : array-like of shape (..., n, d_k)
+        Queries.
+    K : array-like of shape (..., m, d_k)
+        Keys.
+    V : array-like of shape (..., m, d_v)
+        Values.
+    mask : array-like of bool, broadcastable to shape (..., n, m), default=None
+        True where a query may attend to a key. None lets every query attend to every key.
+    scale : float, default=None
+        Factor of the scores; ``1 / sqrt(d_k)`` where None.
+    return_weights : bool, default=False
+        Whether to return the weights too.
+
+    Returns
+    -------
+    output : ndarray of shape (..., n, d_v)
+        Float32 where all inputs are float32, else float64. A query that may attend to no key
+        gets zeros.
+    weights : ndarray of shape (..., n, m)
+        Rows sum to 1; to 0 for a query that may attend to no key. Only with `return_weights`.
+
+    Raises
+    ------
+    TypeError
+        If `mask` is not boolean.
+    ValueError
+        If the shapes do not fit.
+
+    Notes
+    -----
+    Every row is shifted by its largest score, so any finite scores are safe. What stands in a
+    masked slot is never used, be it NaN. O(n m (d_k + d_v)) time and O(n m) memory.
+
+    References
+    ----------
+    .. [1] Vaswani et al., "Attention is all you need", 2017, equation 1.
+
+    Examples
+    --------
+    >>> from skattn import scaled_dot_product_attention
+    >>> X = [[1, 0.5], [0.8, 0.6], [-0.5, 1]]  # cat, dog, phone
+    >>> Z, A = scaled_dot_product_attention(X, X, X, return_weights=True)
+    >>> A[0].round(6)
+    array([0.432425, 0.388908, 0.178667])
+    >>> Z[0].round(6)
+    array([0.654218, 0.628224])
+    """
+    Q, K, V = np.asarray(Q), np.asarray(K), np.asarray(V)
+    for name, array in (("Q", Q), ("K", K), ("V", V)):
+        if array.ndim < 2:
+            raise ValueError(
+                f"{name} has shape {array.shape}, but needs at least 2 axes: tokens, features."
+            )
+        if array.dtype.kind not in "fiub":
+            raise TypeError(
+                f"{name} has dtype {array.dtype}, but must hold real numbers."
+            )
+    if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
+        raise ValueError(
+            f"Q {Q.shape} and K {K.shape} need the same number of features, K and V {V.shape} "
+            "the same number of tokens."
+        )
+    single = all(array.dtype == np.float32 for array in (Q, K, V))
+    Q, K, V = (
+        array.astype(np.float32 if single else np.float64) for array in (Q, K, V)
+    )
+    if mask is not None:
+        mask = np.asarray(mask)
+        if mask.dtype != bool:
+            raise TypeError(
+                f"mask has dtype {mask.dtype}, but must be boolean: True where a query may attend."
+            )
+        if mask.ndim == 0 or not _fits(mask.shape[-2:], (Q.shape[-2], K.shape[-2])):
+            raise ValueError(
+                f"mask has shape {mask.shape}, but must broadcast to (..., {Q.shape[-2]}, "
+                f"{K.shape[-2]})."
+            )
+        seen = (
+            mask.any(axis=-2) if mask.ndim > 1 else mask
+        )  # keys that some query attends to
+        seen = np.broadcast_to(seen, (*seen.shape[:-1], K.shape[-2]))[..., None]
+        K, V = np.where(seen, K, 0), np.where(seen, V, 0)  # 0 * NaN would be NaN
+    if scale is None:
+        scale = 1 / math.sqrt(Q.shape[-1]) if Q.shape[-1] else 1.0
+    S = Q @ K.swapaxes(-1, -2) * Q.dtype.type(scale)  # (..., n, m) scores
+    if mask is not None:
+        S = np.where(mask, S, -np.inf)
+    top = S.max(axis=-1, keepdims=True, initial=-np.inf)
+    A = np.exp(S - np.where(np.isfinite(top), top, 0))  # at most 1: no overflow
+    total = A.sum(axis=-1, keepdims=True)
+    A /= np.where(total > 0, total, 1)  # a fully masked row stays 0
+    Z = A @ V
+    return (Z, A) if return_weights else Z
+
+
+def _fits(shape, target):
+    """Whether an array of the given shape broadcasts to the target's last axes."""
+    return all(a in (1, b) for a, b in zip(shape[::-1], target[::-1], strict=False))
+
+
+class Block(NamedTuple):
+    """b sets of n tokens each, and what the kernels need to know of them.
+
+    X (b, n, d) token vectors; log2_weights (b, n) or None; weights (b, n) or None, the token
+    weights by which a reported self-weight is divided; reach (b,), the largest squared length of
+    a token in each set, and spread (b,), the largest |log2 weight|, which bound the scores.
+    """
+
+    X: np.ndarray
+    weights: np.ndarray | None
+    log2_weights: np.ndarray | None
+    reach: np.ndarray
+    spread: np.ndarray | None
+
+
+class Folded(NamedTuple):
+    """Projections in the type of the data, with scale and log2 e folded in.
+
+    Either M (d, n_heads, d), the product W_Q W_K^T of each head, or W_Q and W_K; `stretch`
+    (n_heads,) bounds ``|S_ij| <= stretch * |x_i| |x_j|``.
+    """
+
+    M: np.ndarray | None
+    W_Q: np.ndarray
+    W_K: np.ndarray
+    W_V: np.ndarray
+    b_V: np.ndarray
+    stretch: float
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One layer of self-attention with several heads, on blocks of equal-length sets.
+
+    Parameters
+    ----------
+    n_heads, d_k, d_v : int
+        Number of heads, and each one's width of queries and keys, and of values.
+    mask : {"causal", "exclude_self", "diagonal"} or None, default=None
+        Which tokens a token attends to.
+    score_statistics : bool, default=True
+        Whether each token also carries, per head, the log-sum-exp of its scores and its
+        self-weight. They are even in X, so a mean-pooled linear head can learn labels that
+        X -> -X leaves as they are, and the mean self-weight counts distinct tokens.
+    scale : float, default=None
+        Factor of the scores; ``1 / sqrt(d_k)`` where None.
+    chunk_bytes : int, default=2**19
+        Size of the scores that are held at a time.
+
+    Notes
+    -----
+    A token's output has n_heads * d_v columns of Z, then n_heads of log-sum-exp and n_heads of
+    self-weight. Where a token may attend to nothing, all of these are 0. O(sum n_i^2) time.
+    """
+
+    n_heads: int = 4
+    d_k: int = 8
+    d_v: int = 8
+    mask: str | None = None
+    score_statistics: bool = True
+    scale: float | None = None
+    chunk_bytes: int = 2**19
+
+    @property
+    def n_features_out(self):
+        """Number of columns of a token's output."""
+        return self.n_heads * (self.d_v + 2 * self.score_statistics)
+
+    # Parameters
+
+    def shapes(self, n_features):
+        """Shapes of the parameters by name."""
+        H, d = self.n_heads, n_features
+        return {
+            "W_Q": (d, H * self.d_k),
+            "W_K": (d, H * self.d_k),
+            "W_V": (d, H * self.d_v),
+            "b_V": (H * self.d_v,),
+        }
+
+    def init_params(self, n_features, rng, init="tied"):
+        """Parameters to start from, drawn from `rng`.
+
+        ``"tied"`` has W_Q = W_K, semi-orthogonal, at the scales 0.3, 1, 2 and 4 in turn over
+        heads: similar tokens attend to each other, from smoothly to sharply. ``"identity"``:
+        column j is the unit vector of feature j modulo d. ``"glorot"``: uniform, variance
+        2 / (fan in + fan out).
+        """
+        return INITS[init](self, n_features, rng)
+
+    # Layout of work
+
+    def sets_at_once(self, n, itemsize):
+        """How many sets of n tokens have scores of at most `chunk_bytes`."""
+        return max(1, self.chunk_bytes // max(1, n * n * self.n_heads * itemsize))
+
+    def _row_blocks(self, b, n, itemsize):
+        """Slices of query rows; one that takes in all rows unless a single set is too long."""
+        rows = max(1, self.chunk_bytes // max(1, b * n * self.n_heads * itemsize))
+        if rows >= n or b > 1:
+            return [slice(0, n)]
+        rows = max(rows, min(n, LONG_ROWS))
+        return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
+
+    def block(self, X, weights=None):
+        """Describe sets X (b, n, d), token weights (b, n), for the kernels. O(b n d)."""
+        reach = np.einsum("bnd,bnd->bn", X, X, dtype=np.float64).max(axis=1, initial=0)
+        if (
+            weights is None or self.mask == "diagonal"
+        ):  # each copy of a token sees itself alone
+            return Block(X, None, None, reach, None)
+        log2_weights = np.log2(weights)
+        spread = np.abs(log2_weights).max(axis=1, initial=0)
+        return Block(
+            X, weights.astype(X.dtype), log2_weights.astype(X.dtype), reach, spread
+        )
+
+    # Folding the parameters, and the gradient back through it
+
+    def fold(self, params, dtype):
+        """Fold scale and log2 e into the projections, once per evaluation."""
+        H, d_k = self.n_heads, self.d_k
+        d = len(params["W_Q"])
+        W_Q = params["W_Q"].reshape(d, H, d_k) * (self._scale * LOG2_E)
+        W_K = params["W_K"].reshape(d, H, d_k)
+        gram_Q = np.einsum("dhk,dhl->hkl", W_Q, W_Q, optimize=True)
+        gram_K = np.einsum("dhk,dhl->hkl", W_K, W_K, optimize=True)
+        top_Q = np.linalg.eigvalsh(gram_Q)[:, -1].clip(
+            0
+        )  # squared largest singular values
+        top_K = np.linalg.eigvalsh(gram_K)[:, -1].clip(0)
+        M = None
+        if self._folds_keys(d):
+            M = np.einsum("dhk,ehk->dhe", W_Q, W_K, optimize=True).astype(dtype)
+        return Folded(
+            M,
+            W_Q.reshape(d, -1).astype(dtype),
+            params["W_K"].astype(dtype),
+            params["W_V"].astype(dtype),
+            params["b_V"].astype(dtype),
+            float(np.sqrt(top_Q * top_K).max(initial=0)),
+        )
+
+    def unfold(self, params, d_folded):
+        """Gradient of the parameters from that of the folded ones: dS/dM, then M = W_Q W_K^T."""
+        H, d_k = self.n_heads, self.d_k
+        d = len(params["W_Q"])
+        out = {"W_V": d_folded["W_V"], "b_V": d_folded["b_V"]}
+        if "M" in d_folded:
+            dM = d_folded["M"].reshape(d, H, d) * self._scale  # of S = scale X M X^T
+            W_Q, W_K = (params[name].reshape(d, H, d_k) for name in ("W_Q", "W_K"))
+            out["W_Q"] = np.einsum("dhe,ehk->dhk", dM, W_K, optimize=True).reshape(
+                d, -1
+            )
+            out["W_K"] = np.einsum("dhe,dhk->ehk", dM, W_Q, optimize=True).reshape(
+                d, -1
+            )
+        else:
+            out["W_Q"] = d_folded["W_Q"] * self._scale  # dQ = dS K scale
+            out["W_K"] = d_folded["W_K"] / LOG2_E  # dK = dS^T Q, with scale log2 e in Q
+        return out
+
+    @property
+    def _scale(self):
+        return 1 / math.sqrt(self.d_k) if self.scale is None else self.scale
+
+    def _folds_keys(self, n_features):
+        """Whether X M X^T costs less than Q K^T: the same product, M = W_Q W_K^T."""
+        return n_features <= 2 * self.d_k
+
+    # The weights
+
+    def _scored(self, folded, X):
+        """Left and right factor of the scores, S = left @ right over (b, n_heads, n, n).
+
+        With M the right factor is X^T for every head, so the heads stand as rows.
+        """
+        b, n, d = X.shape
+        H = self.n_heads
+        if folded.M is not None:
+            XM = X.reshape(b * n, d) @ folded.M.reshape(d, H * d)
+            return XM.reshape(b, n, H, d), np.ascontiguousarray(X.swapaxes(1, 2))
+        Q = (X.reshape(b * n, d) @ folded.W_Q).reshape(b, n, H, self.d_k)
+        K = (X.reshape(b * n, d) @ folded.W_K).reshape(b, n, H, self.d_k)
+        return Q, np.ascontiguousarray(K.transpose(0, 2, 3, 1))  # (b, H, d_k, n)
+
+    def _weights(self, folded, block, left, right, rows):
+        """Unnormalised weights of some query rows: U = 2^(S - shift), and what they sum to.
+
+        Returns U (b, r, H, n); inverse row sums (b, r, H), 0 where a token attends to nothing;
+        log-sum-exp (b, r, H), natural, and normalised self-weight (b, r, H), or None twice
+        without score statistics. A_ij = U_ij * inverse_i.
+        """
+        X = block.X
+        b, n, _ = X.shape
+        H, r = self.n_heads, rows.stop - rows.start
+        left = left[:, rows]
+        U = np.empty((b, r, H, n), X.dtype)
+        if folded.M is not None:
+            np.matmul(left.reshape(b, r * H, -1), right, out=U.reshape(b, r * H, n))
+        else:
+            np.matmul(left.swapaxes(1, 2), right, out=U.swapaxes(1, 2))
+        if block.log2_weights is not None:
+            U += block.log2_weights[:, None, None, :]
+        allowed = None
+        if self.mask is not None:
+            i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(n)
+            allowed = MASKS[self.mask](i, j)[:, None, :]  # (r, 1, n)
+        bound = folded.stretch * block.reach
+        if block.spread is not None:
+            bound = bound + block.spread
+        shift = _exp2(U, bound, allowed)
+        if allowed is not None:
+            U *= allowed
+        total = (U.reshape(-1, n) @ np.ones(n, X.dtype)).reshape(b, r, H)
+        if allowed is None:
+            inverse = 1 / total
+        else:
+            inverse = np.divide(1, total, out=np.zeros_like(total), where=total > 0)
+        if not self.score_statistics:
+            return U, inverse, None, None
+        lse = np.log2(total, out=np.zeros_like(total), where=total > 0)
+        if shift is not None:
+            lse += np.where(total > 0, shift, 0)
+        lse *= LN_2
+        self_weight = np.einsum("bihi->bih", U[..., rows]) * inverse
+        if block.weights is not None:  # the share of one of the w_i copies of token i
+            self_weight /= block.weights[:, rows, None]
+        return U, inverse, lse, self_weight
+
+    def _score_gradient(self, folded, block, left, right, rows, T, grads):
+        """Add the gradient of the projections, given T = dS (b, r, H, n) of natural scores."""
+        X = block.X
+        b, n, d = X.shape
+        H, r = self.n_heads, rows.stop - rows.start
+        if folded.M is not None:
+            TX = np.matmul(T.reshape(b, r * H, n), X)  # dM = X^T (dS X)
+            _add(grads, "M", X[:, rows].reshape(b * r, d).T @ TX.reshape(b * r, H * d))
+            return
+        T = T.swapaxes(1, 2)  # (b, H, r, n)
+        K = right.swapaxes(2, 3)  # (b, H, n, d_k)
+        dQ = np.empty((b, r, H, self.d_k), X.dtype)
+        np.matmul(T, K, out=dQ.swapaxes(1, 2))
+        _add(grads, "W_Q", X[:, rows].reshape(b * r, d).T @ dQ.reshape(b * r, -1))
+        dKT = np.matmul(
+            left[:, rows].transpose(0, 2, 3, 1), T
+        )  # dK^T = Q^T dS, (b, H, d_k, n)
+        dK = np.ascontiguousarray(dKT.transpose(0, 3, 1, 2)).reshape(b * n, -1)
+        _add(grads, "W_K", X.reshape(b * n, d).T @ dK)
+
+    # Token outputs
+
+    def forward(self, folded, block):
+        """Contextual vectors of every token, (b, n, n_features_out), and a cache.
+
+        Z = A V; with score statistics each head's log-sum-exp and self-weight beside it.
+        """
+        X = block.X
+        b, n, d = X.shape
+        H, d_v = self.n_heads, self.d_v
+        out = np.empty((b, n, self.n_features_out), X.dtype)
+        left, right = self._scored(folded, X)
+        V = X.reshape(b * n, d) @ folded.W_V
+        V += folded.b_V
+        V = V.reshape(b, n, H, d_v)
+        row_blocks = self._row_blocks(b, n, X.itemsize)
+        kept = None
+        for rows in row_blocks:
+            U, inverse, lse, self_weight = self._weights(
+                folded, block, left, right, rows
+            )
+            Z = out[:, rows, : H * d_v].reshape(b, -1, H, d_v)  # a view
+            np.matmul(U.swapaxes(1, 2), V.swapaxes(1, 2), out=Z.swapaxes(1, 2))
+            Z *= inverse[..., None]
+            if self.score_statistics:
+                out[:, rows, H * d_v : H * d_v + H] = lse
+                out[:, rows, H * d_v + H :] = self_weight
+            if len(row_blocks) == 1:
+                kept = U, inverse, lse, self_weight
+        return out, (block, left, right, V, out, row_blocks, kept)
+
+    def backward(self, folded, cache, d_out):
+        """Gradient of the folded parameters given that of the token outputs.
+
+        The softmax Jacobian, p_j (delta_ij - p_i), row by row: dS = A o (dA - sum_j A dA), where
+        sum_j A_ij dA_ij = dZ_i . Z_i needs no pass over n x n. The log-sum-exp adds A d_lse, the
+        self-weight s_i adds s_i d_self (delta_ij - A_ij). Where there is more than one row block
+        the weights are computed again.
+        """
+        block, left, right, V, out, row_blocks, kept = cache
+        X = block.X
+        b, n, d = X.shape
+        H, d_v = self.n_heads, self.d_v
+        d_out = d_out.astype(X.dtype, copy=False).reshape(b, n, -1)
+        dZ_all = d_out[..., : H * d_v].reshape(b, n, H, d_v)
+        Z_all = out[..., : H * d_v].reshape(b, n, H, d_v)
+        dV = np.zeros((b, n, H, d_v), X.dtype)
+        VT = np.empty(
+            (b, H, d_v + 1, n), X.dtype
+        )  # values, and a row of ones for the constants
+        VT[:, :, :d_v] = V.transpose(0, 2, 3, 1)
+        VT[:, :, d_v] = 1
+        grads = {}
+        for rows in row_blocks:
+            U, inverse, _, self_weight = kept or self._weights(
+                folded, block, left, right, rows
+            )
+            dZ = dZ_all[:, rows]
+            G = np.empty((*dZ.shape[:-1], d_v + 1), X.dtype)  # (b, r, H, d_v + 1)
+            np.multiply(dZ, inverse[..., None], out=G[..., :d_v])
+            const = -np.einsum("brhv,brhv->brh", dZ, Z_all[:, rows])
+            if self.score_statistics:
+                d_lse = d_out[:, rows, H * d_v : H * d_v + H]
+                d_self = d_out[:, rows, H * d_v + H :] * self_weight
+                const += d_lse - d_self
+            np.multiply(const, inverse, out=G[..., d_v])
+            dV += np.matmul(
+                U.transpose(0, 2, 3, 1), G[..., :d_v].swapaxes(1, 2)
+            ).swapaxes(1, 2)
+            T = np.empty_like(U)
+            np.matmul(G.swapaxes(1, 2), VT, out=T.swapaxes(1, 2))
+            T *= U
+            if self.score_statistics:
+                np.einsum("bihi->bih", T[..., rows])[...] += d_self
+            self._score_gradient(folded, block, left, right, rows, T, grads)
+        dV = dV.reshape(b * n, H * d_v)
+        grads["W_V"] = X.reshape(b * n, d).T @ dV
+        grads["b_V"] = dV.sum(axis=0)
+        return grads
+
+    # Pooled outputs, where the pooling is linear in the tokens
+
+    def attend_pool(self, folded, block, p):
+        """Pooled outputs sum_i p_i y_i of every set, (b, n_features_out), and a cache.
+
+        p (b, n) are the pooling's token weights. pooled Z = (a X) W_V + (sum a) b_V with
+        a_j = sum_i p_i A_ij. O(b n^2 d) time; V and Z are never formed.
+        """
+        X = block.X
+        b, n, d = X.shape
+        H, d_v = self.n_heads, self.d_v
+        left, right = self._scored(folded, X)
+        row_blocks = self._row_blocks(b, n, X.itemsize)
+        a = np.zeros((b, H, 1, n), X.dtype)
+        stats = np.zeros((b, 2 * H), X.dtype)
+        kept = None
+        for rows in row_blocks:
+            U, inverse, lse, self_weight = self._weights(
+                folded, block, left, right, rows
+            )
+            p_rows = p[:, rows, None]
+            c = p_rows * inverse  # (b, r, H)
+            a += np.matmul(c.swapaxes(1, 2)[:, :, None, :], U.swapaxes(1, 2))
+            if self.score_statistics:
+                stats[:, :H] += np.sum(p_rows * lse, axis=1)
+                stats[:, H:] += np.sum(p_rows * self_weight, axis=1)
+            if len(row_blocks) == 1:
+                kept = U, inverse, lse, self_weight
+        a = a.reshape(b, H, n)
+        aX = np.matmul(a, X)  # (b, H, d)
+        a_sum = a.sum(axis=-1)  # (b, H)
+        pooled = np.empty((b, self.n_features_out), X.dtype)
+        Z = pooled[:, : H * d_v].reshape(b, H, d_v)  # a view
+        np.matmul(aX.swapaxes(0, 1), self._heads(folded.W_V), out=Z.swapaxes(0, 1))
+        Z += a_sum[..., None] * folded.b_V.reshape(H, d_v)
+        if self.score_statistics:
+            pooled[:, H * d_v :] = stats
+        return pooled, (block, left, right, p, aX, a_sum, row_blocks, kept)
+
+    def attend_pool_backward(self, folded, cache, d_pooled):
+        """Gradient of the folded parameters given that of the pooled outputs.
+
+        dA_ij = p_i u_j with u = V dZ, so the score gradient is U_ij times an array of rank 2:
+        dS_ij = U_ij (c_i u_j + c_i (d_lse - m_i - d_self s_i)) + delta_ij p_i d_self s_i, with
+        c = p / l and m_i = sum_j A_ij u_j.
+        """
+        block, left, right, p, aX, a_sum, row_blocks, kept = cache
+        X = block.X
+        b, n, d = X.shape
+        H, d_v = self.n_heads, self.d_v
+        d_pooled = d_pooled.astype(X.dtype, copy=False)
+        dZ = d_pooled[:, : H * d_v].reshape(b, H, d_v)
+        dW_V = np.matmul(aX.transpose(1, 2, 0), dZ.swapaxes(0, 1))  # (H, d, d_v)
+        grads = {
+            "W_V": dW_V.swapaxes(0, 1).reshape(d, H * d_v),
+            "b_V": np.sum(a_sum[..., None] * dZ, axis=0).reshape(-1),
+        }
+        # V dZ without its constant b_V . dZ, which each row's m_i would take off again
+        direction = np.matmul(dZ.swapaxes(0, 1), self._heads(folded.W_V).swapaxes(1, 2))
+        right_2 = np.empty((b, H, 2, n), X.dtype)
+        np.matmul(direction.swapaxes(0, 1), X.swapaxes(1, 2), out=right_2[:, :, 0])  # u
+        right_2[:, :, 1] = 1
+        u = right_2[:, :, 0, :, None]  # (b, H, n, 1)
+        for rows in row_blocks:
+            U, inverse, _, self_weight = kept or self._weights(
+                folded, block, left, right, rows
+            )
+            p_rows = p[:, rows, None]
+            m = (
+                np.matmul(U.swapaxes(1, 2), u)[..., 0].swapaxes(1, 2) * inverse
+            )  # (b, r, H)
+            left_2 = np.empty((*inverse.shape, 2), X.dtype)
+            np.multiply(p_rows, inverse, out=left_2[..., 0])
+            const = -m
+            if self.score_statistics:
+                d_lse = d_pooled[:, None, H * d_v : H * d_v + H]
+                d_self = d_pooled[:, None, H * d_v + H :] * self_weight
+                const += d_lse - d_self
+            np.multiply(left_2[..., 0], const, out=left_2[..., 1])
+            T = np.empty_like(U)
+            np.matmul(left_2.swapaxes(1, 2), right_2, out=T.swapaxes(1, 2))
+            T *= U
+            if self.score_statistics:
+                np.einsum("bihi->bih", T[..., rows])[...] += p_rows * d_self
+            self._score_gradient(folded, block, left, right, rows, T, grads)
+        return grads
+
+    def _heads(self, W_V):
+        """W_V (d, H d_v) head by head, (H, d, d_v)."""
+        return W_V.reshape(len(W_V), self.n_heads, self.d_v).swapaxes(0, 1)
+
+    # The weights themselves
+
+    def weights(self, folded, block):
+        """Attention weights of every set, (b, n_heads, n, n). O(b n^2) memory."""
+        left, right = self._scored(folded, block.X)
+        U, inverse, _, _ = self._weights(
+            folded, block, left, right, slice(0, block.X.shape[1])
+        )
+        return (U * inverse[..., None]).swapaxes(1, 2)
+
+
+LONG_ROWS = 64  # query rows of a long set that are scored at a time, at the least
+
+
+def _add(grads, name, part):
+    """Sum in float64 what the chunks give, whatever their type."""
+    if name in grads:
+        grads[name] += part
+    else:
+        grads[name] = part.astype(np.float64)
+
+
+def _exp2(S, bound, allowed):
+    """Turn scores S (b, r, H, n) into 2^(S - shift) in place; return the shift, or None for 0.
+
+    Which shift is a matter of each set alone, so that its bits do not depend on its neighbours.
+    Scores within +-limit need none: bounded (b,) from the norms of tokens, without a look at
+    them, or else seen to lie so. A set whose scores lie within limit of their middle is shifted
+    by that. For others each row is shifted by its largest allowed score, and clamped at -limit,
+    where the power would only reach slow subnormal numbers and count for nothing.
+    """
+    limit = 60.0 if S.dtype == np.float32 else 200.0
+    if np.all(bound <= limit):
+        np.exp2(S, out=S)
+        return None
+    b, r, H, n = S.shape
+    flat = S.reshape(b, -1)
+    top, low = flat.max(axis=1), flat.min(axis=1)
+    bounded = (bound <= limit) | ((top <= limit) & (low >= -limit))
+    close = (top - low) <= limit  # NaN scores are in neither class
+    shift = np.where(bounded, S.dtype.type(0), top)[:, None, None]
+    wide = ~(bounded | close)
+    if wide.any():
+        shift = np.broadcast_to(shift, (b, r, H)).copy()
+        for k in np.flatnonzero(wide):
+            seen = S[k] if allowed is None else np.where(allowed, S[k], -np.inf)
+            row_top = seen.max(axis=-1)
+            shift[k] = np.where(np.isfinite(row_top), row_top, 0)
+    S -= shift[..., None]
+    np.maximum(S, -limit, out=S)
+    if allowed is not None and wide.any():
+        np.minimum(S, limit, out=S)  # masked scores may stand above every allowed one
+    np.exp2(S, out=S)
+    return shift
+
+
+# Where to start
+
+
+def _init_tied(attention, n_features, rng):
+    H, d_k, d_v = attention.n_heads, attention.d_k, attention.d_v
+    W = np.hstack(
+        [
+            (0.3, 1, 2, 4)[h % 4] * _semi_orthogonal(n_features, d_k, rng)
+            for h in range(H)
+        ]
+    )
+    W_V = np.hstack([_semi_orthogonal(n_features, d_v, rng) for _ in range(H)])
+    return {"W_Q": W, "W_K": W.copy(), "W_V": W_V, "b_V": np.zeros(H * d_v)}
+
+
+def _init_identity(attention, n_features, rng):
+    return {
+        name: np.eye(n_features)[:, np.arange(shape[-1]) % n_features]
+        if len(shape) == 2
+        else np.zeros(shape)
+        for name, shape in attention.shapes(n_features).items()
+    }
+
+
+def _init_glorot(attention, n_features, rng):
+    H, d_k, d_v = attention.n_heads, attention.d_k, attention.d_v
+    params = {}
+    for name, width in (("W_Q", d_k), ("W_K", d_k), ("W_V", d_v)):
+        bound = math.sqrt(6 / (n_features + width))
+        params[name] = rng.uniform(-bound, bound, size=(n_features, H * width))
+    return params | {"b_V": np.zeros(H * d_v)}
+
+
+INITS = {"tied": _init_tied, "identity": _init_identity, "glorot": _init_glorot}
+
+
+def _semi_orthogonal(n_rows, n_columns, rng):
+    """A random matrix with orthonormal columns, or rows where there are fewer of these."""
+    Q, R = np.linalg.qr(
+        rng.normal(size=(max(n_rows, n_columns), min(n_rows, n_columns)))
+    )
+    Q *= np.where(np.diag(R) < 0, -1.0, 1.0)
+    return Q if n_rows >= n_columns else Q.T

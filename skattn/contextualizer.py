@@ -1,0 +1,695 @@
+"""AttentionContextualizer: attention that is learned from a downstream loss."""
+
+import functools
+import warnings
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import (
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    gen_batches,
+)
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ._objective import Objective, chunks, pool_forward
+from .attention import INITS, MASKS, Attention
+from .containers import as_ragged
+from .losses import LOSSES
+from .pooling import POOLINGS, MeanPooling
+from .ragged import RaggedArray
+from .solvers import SOLVERS, minimize
+
+__all__ = ["AttentionContextualizer"]
+
+WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
+SCALER_BATCH = 2**14  # tokens whose mean and variance are taken at once
+EMPTY = ("zeros", "nan", "error")
+
+
+class _RaggedOutputMixin(TransformerMixin):
+    """A transformer whose output is wrapped by `set_output` unless it is ragged."""
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        wrapped = vars(cls).get("transform")
+        plain = getattr(wrapped, "__wrapped__", None)
+        if plain is not None:
+
+            @functools.wraps(plain)
+            def transform(self, X):
+                return (plain if self._is_ragged_out() else wrapped)(self, X)
+
+            cls.transform = transform
+
+    def _is_ragged_out(self):
+        """Whether `transform` gives a RaggedArray."""
+        return False
+
+
+class AttentionContextualizer(
+    ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixin, BaseEstimator
+):
+    """Contextual token vectors by attention that is learned from a loss.
+
+    Each sample is a set of token vectors. `fit` learns the projections of a layer of
+    scaled dot-product attention, with the linear head that the loss needs, and `transform` gives
+    what each set's tokens become in the context of their set, pooled to one vector per set or
+    one per token.
+
+    Parameters
+    ----------
+    n_heads : int, default=4
+        Number of attention heads.
+    d_k : int, default=8
+        Width of each head's queries and keys.
+    d_v : int, default=8
+        Width of each head's values.
+    pooling : {"mean", "sum", "max", "stats", "attention"}, instance or None, default="mean"
+        How the tokens of a set become one vector. ``"stats"`` is mean, standard deviation,
+        minimum and maximum; ``"attention"`` a learned query that attends to the tokens. None
+        gives one vector per token; the head then reads their mean in `fit`.
+    mask : {"causal", "exclude_self", "diagonal"} or None, default=None
+        Which tokens a token attends to: those up to itself, the others, or itself alone.
+    score_statistics : bool, default=True
+        Whether each token also carries, per head, the log-sum-exp of its scaled scores and its
+        self-weight. Without them a mean-pooled linear head is odd in X and cannot learn a label
+        that X -> -X leaves unchanged.
+    standardize : bool, default=True
+        Whether to centre and scale each token feature by its mean and standard deviation over
+        all training tokens.
+    scale : float, default=None
+        Factor of the scores; ``1 / sqrt(d_k)`` where None.
+    loss : str, default="auto"
+        ``"log_loss"``, ``"squared_error"``, ``"huber"``, ``"poisson"`` or ``"gamma"``.
+        ``"auto"`` goes by the dtype of y, never by its values: ``"squared_error"`` for floats,
+        else ``"log_loss"``.
+    alpha : float, default=1e-3
+        Strength of the L2 penalty. It matters more than any other choice and no single value
+        works everywhere: tasks where tokens interact want 1e-3 or less, a few hundred wide bags
+        1e-1.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with `sample_weight`.
+    init : {"tied", "identity", "glorot"} or dict of arrays, default="tied"
+        Where to start. ``"tied"``: W_Q = W_K, semi-orthogonal, the heads at scales 0.3, 1, 2 and
+        4 in turn. ``"identity"``: column j of each projection is unit vector j modulo the number
+        of features. A dict gives arrays for any of W_Q, W_K, W_V and b_V, the others are tied.
+    solver : str, default="lbfgs"
+        ``"lbfgs"``, or ``"bfgs"``, ``"cg"``, ``"newton-cg"``, ``"tnc"`` or ``"slsqp"`` of
+        ``scipy.optimize.minimize``.
+    max_iter : int, default=200
+        Largest number of iterations; with 0 the parameters stay where they start, and y may be
+        None.
+    tol : float, default=1e-4
+        Converged when no entry of the gradient is larger.
+    warm_start : bool, default=False
+        Whether `fit` starts from the parameters of the last one.
+    empty : {"zeros", "nan", "error"}, default="zeros"
+        The row of a set without tokens; ``"nan"`` holds in `transform` only, `fit` uses zeros.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the start.
+    verbose : int, default=0
+        Whether to print a line per iteration.
+
+    Attributes
+    ----------
+    W_Q_, W_K_ : ndarray of shape (n_features, n_heads * d_k)
+        Projections to queries and keys, of standardised tokens. Only their product, head by
+        head, is identified.
+    W_V_ : ndarray of shape (n_features, n_heads * d_v)
+        Projection to values.
+    b_V_ : ndarray of shape (n_heads * d_v,)
+        Bias of the values.
+    pooling_params_ : dict of ndarray
+        What the pooling has learned: the query ``"q"`` of ``"attention"``.
+    coef_ : ndarray of shape (n_outputs, n_features_out)
+        Weights of the linear head on the pooled output, in units of y. One output for two
+        classes.
+    intercept_ : ndarray of shape (n_outputs,)
+        Bias of the head, in units of y.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels, with ``"log_loss"``.
+    token_mean_, token_scale_ : ndarray of shape (n_features,)
+        What tokens are standardised by; zeros and ones without `standardize`.
+    loss_ : float
+        The objective at the learned parameters: the weighted mean loss plus
+        ``alpha / 2 (|W_Q|^2 + |W_K|^2 + |W_V|^2 + |coef|^2)``, in standardised units of y for
+        ``"squared_error"`` and ``"huber"``.
+    loss_curve_ : list of float
+        The objective at the start and after each iteration.
+    n_iter_ : int
+        Iterations done.
+    converged_ : bool
+        Whether the largest entry of the gradient is at most `tol`.
+    n_features_in_ : int
+        Number of features of a token.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where `fit` was given a frame of numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter or the data is not as described; the message says what is needed.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the gradient is not within `tol`, with the reason and what to do.
+
+    See Also
+    --------
+    scaled_dot_product_attention : The formula on plain arrays.
+    as_ragged : What X may be.
+
+    Notes
+    -----
+    For the standardised tokens X of a set, and each head::
+
+        Q = X W_Q,  K = X W_K,  V = X W_V + b_V
+        Z = softmax(Q K^T * scale) V
+
+    A token's output has the columns of Z of all heads, then the heads' log-sum-exps and
+    self-weights. Computed on the sets as they are, without padding: a set's output depends on no
+    other set. Token weights w of a RaggedArray count a token w times. An evaluation of the
+    objective is O(sum n_i^2 (d_k + d_v) n_heads) time; memory does not grow with n_i^2.
+
+    References
+    ----------
+    .. [1] Vaswani et al., "Attention is all you need", 2017.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn import AttentionContextualizer
+    >>> X = [[[1, 0.5], [0.8, 0.6], [-0.5, 1]]]  # one set: cat, dog, phone
+    >>> formula = AttentionContextualizer(
+    ...     n_heads=1, d_k=2, d_v=2, init="identity", standardize=False,
+    ...     score_statistics=False, max_iter=0, pooling=None,
+    ... ).fit(X)
+    >>> formula.transform(X)[0][0].round(6)
+    array([0.654218, 0.628224])
+    """
+
+    def __init__(
+        self,
+        *,
+        n_heads=4,
+        d_k=8,
+        d_v=8,
+        pooling="mean",
+        mask=None,
+        score_statistics=True,
+        standardize=True,
+        scale=None,
+        loss="auto",
+        alpha=1e-3,
+        class_weight=None,
+        init="tied",
+        solver="lbfgs",
+        max_iter=200,
+        tol=1e-4,
+        warm_start=False,
+        empty="zeros",
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_heads = n_heads
+        self.d_k = d_k
+        self.d_v = d_v
+        self.pooling = pooling
+        self.mask = mask
+        self.score_statistics = score_statistics
+        self.standardize = standardize
+        self.scale = scale
+        self.loss = loss
+        self.alpha = alpha
+        self.class_weight = class_weight
+        self.init = init
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.warm_start = warm_start
+        self.empty = empty
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # Learning
+
+    def fit(self, X, y=None, *, sample_weight=None):
+        """Learn the projections and the head from the targets of sets.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            A target per set. None only with ``max_iter=0``.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the sets, 0 or more; a set of weight 0 is left out altogether.
+
+        Returns
+        -------
+        self : AttentionContextualizer
+            Fitted.
+        """
+        self._check_parameters()
+        ragged = self._read(X, reset=True)
+        if y is None and self.max_iter > 0:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None. Only with max_iter=0, where nothing is learned, can it be left out."
+            )
+        weight = self._check_sample_weight(sample_weight, len(ragged))
+        if y is not None:
+            check_consistent_length(ragged, y)
+            y = np.asarray(y)
+        if np.any(weight == 0):
+            used = np.flatnonzero(weight)
+            ragged, weight = ragged.take(used), weight[used]
+            y = None if y is None else y[used]
+        if ragged.n_tokens == 0:
+            raise ValueError(
+                f"Found no tokens in {len(ragged)} sets (of positive weight); at least one is "
+                "required."
+            )
+        if ragged.lengths.max() == 1:
+            warnings.warn(
+                "No training set has more than one token: attention is then the identity. If X "
+                "is a single set, pass it as [X].",
+                UserWarning,
+                stacklevel=2,
+            )
+        attention, pooling = self._parts()
+        if y is None:
+            self._standardise(ragged, weight)
+            start = self._start(attention, pooling, ragged.n_features)
+            self._store(attention, pooling, start)
+            return self
+        loss, y, n_outputs, weight = self._targets(y, weight)
+        self._standardise(ragged, weight)
+        objective = Objective(
+            ragged, y, weight, n_outputs, attention, pooling or MeanPooling(), loss, self.alpha,
+            self.token_mean_ if self.standardize else None, self.token_scale_,
+        )  # fmt: skip
+        theta0 = objective.layout.pack(self._start_with_head(objective))
+        result = minimize(
+            objective.value_and_grad,
+            theta0,
+            self._print_iteration if self.verbose else None,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+        self._store(attention, pooling, objective.layout.unpack(result.theta), result)
+        if result.reason == "interrupted":
+            raise KeyboardInterrupt
+        if not result.converged and self.max_iter > 0:
+            warnings.warn(
+                f"{type(self).__name__} has not converged after {result.n_iter} iterations: "
+                f"{result.message}; max |gradient| is {result.grad_norm:.3g}, tol {self.tol:.3g}. "
+                f"{result.advice}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _check_parameters(self):
+        """Refuse parameters that mean nothing, naming each."""
+        for name, least in (("n_heads", 1), ("d_k", 1), ("d_v", 1), ("max_iter", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+                raise TypeError(f"{name} must be an integer, but is {value!r}.")
+            if value < least:
+                raise ValueError(f"{name} must be {least} or more, but is {value}.")
+        for name in ("alpha", "tol", "scale"):
+            value = getattr(self, name)
+            if name == "scale" and value is None:
+                continue
+            if not isinstance(value, (int, float, np.integer, np.floating)):
+                raise TypeError(f"{name} must be a number, but is {value!r}.")
+            if not np.isfinite(value) or (value < 0 and name != "scale"):
+                raise ValueError(
+                    f"{name} must be finite and 0 or more, but is {value}."
+                )
+        for name, names in (
+            ("mask", (None, *MASKS)),
+            ("loss", ("auto", *LOSSES)),
+            ("solver", tuple(SOLVERS)),
+            ("empty", EMPTY),
+        ):
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, str)) or value not in names:
+                raise ValueError(
+                    f"{name} must be one of {list(names)}, but is {value!r}."
+                )
+        pooling = self.pooling
+        if isinstance(pooling, str) and pooling not in POOLINGS:
+            raise ValueError(
+                f"pooling must be one of {list(POOLINGS)}, but is {pooling!r}."
+            )
+        if (
+            pooling is not None
+            and not isinstance(pooling, str)
+            and not hasattr(pooling, "forward")
+        ):
+            raise TypeError(
+                f"pooling must be one of {list(POOLINGS)}, None or a pooling layer, but is "
+                f"{pooling!r}."
+            )
+        if isinstance(self.init, str):
+            if self.init not in INITS:
+                raise ValueError(
+                    f"init must be one of {list(INITS)}, but is {self.init!r}."
+                )
+        elif not isinstance(self.init, dict):
+            raise TypeError(
+                f"init must be one of {list(INITS)} or a dict of arrays, but is of type "
+                f"{type(self.init).__name__}."
+            )
+
+    def _parts(self):
+        """The layers by name; the pooling None where tokens are wanted."""
+        attention = Attention(
+            self.n_heads,
+            self.d_k,
+            self.d_v,
+            self.mask,
+            self.score_statistics,
+            self.scale,
+        )
+        pooling = (
+            POOLINGS[self.pooling]() if isinstance(self.pooling, str) else self.pooling
+        )
+        return attention, pooling
+
+    def _read(self, X, *, reset):
+        """Sets ready for the layers: checked, without the tokens of weight 0."""
+        ragged = as_ragged(X, estimator=self)
+        if getattr(X, "ndim", 3) == 2 and ragged.n_features == np.shape(X)[1]:
+            validate_data(
+                self, X, reset=reset, skip_check_array=True
+            )  # names, and their number
+        elif reset:
+            self.n_features_in_ = ragged.n_features
+            if hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_
+        if reset and ragged.n_features == 0 and len(ragged):
+            raise ValueError(
+                f"Found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a minimum "
+                "of 1 is required."
+            )
+        if ragged.n_features != self.n_features_in_ and ragged.n_tokens:
+            raise ValueError(
+                f"X has {ragged.n_features} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        ragged = ragged.drop_zero_weights()
+        if ragged.weights is not None and self.mask in ("causal", "exclude_self"):
+            raise ValueError(
+                f"Token weights other than 0 and 1 have no meaning with mask={self.mask!r}: "
+                "which copy of a token would see which? Repeat the tokens instead."
+            )
+        if self.empty == "error" and not ragged.lengths.all():
+            raise ValueError(
+                f"Sets {np.flatnonzero(ragged.lengths == 0)[:10].tolist()} have no tokens. Drop "
+                "them, or choose empty='zeros' or empty='nan'."
+            )
+        if ragged.n_tokens == 0 and ragged.n_features != self.n_features_in_:
+            return ragged.with_values(np.empty((0, self.n_features_in_)))
+        return ragged
+
+    def _check_sample_weight(self, sample_weight, n_samples):
+        """Weights (n_samples,), finite, not negative and not all 0."""
+        if sample_weight is None:
+            return np.ones(n_samples)
+        weight = check_array(
+            sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+        )
+        if weight.shape != (n_samples,):
+            raise ValueError(
+                f"sample_weight has shape {weight.shape}, but must be 1-D with one weight for "
+                f"each of {n_samples} sets."
+            )
+        if np.any(weight < 0) or not np.any(weight > 0):
+            raise ValueError(
+                "A weight in sample_weight is negative, or all are zero: the weights must be 0 or "
+                f"more, and one of them above, but run from {weight.min()} to {weight.max()}."
+            )
+        return weight
+
+    def _targets(self, y, weight):
+        """Loss, targets as it takes them, number of outputs, and weights with class weights."""
+        name = self.loss
+        if name == "auto":
+            name = "squared_error" if y.dtype.kind == "f" else "log_loss"
+        loss = LOSSES[name]()
+        if loss.is_classifier:
+            y = column_or_1d(y, warn=True)
+            check_classification_targets(y)
+            classes, encoded = np.unique(y, return_inverse=True)
+            if len(classes) < 2:
+                raise ValueError(
+                    f"loss='log_loss' needs at least two classes, but y holds one class, "
+                    f"{classes[0]!r}."
+                )
+            previous = getattr(self, "classes_", None)
+            if (
+                self.warm_start
+                and previous is not None
+                and not np.array_equal(previous, classes)
+            ):
+                raise ValueError(
+                    f"warm_start=True needs the classes of the last fit, {previous}, but y holds "
+                    f"{classes}."
+                )
+            self.classes_ = classes
+            if self.class_weight is not None:
+                weight = weight * compute_sample_weight(self.class_weight, y)
+            return loss, encoded, len(classes) if len(classes) > 2 else 1, weight
+        if self.class_weight is not None:
+            raise ValueError(
+                f"class_weight goes with loss='log_loss', but the loss is {name!r}."
+            )
+        self.__dict__.pop("classes_", None)  # of an earlier fit on labels
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        if y.ndim > 2:
+            raise ValueError(f"y has shape {y.shape}, but must have 1 or 2 axes.")
+        y = y.reshape(len(y), -1)
+        loss.check(y)
+        self._y_mean, self._y_scale = np.zeros(y.shape[1]), np.ones(y.shape[1])
+        if loss.scales_target:
+            self._y_mean = np.average(y, axis=0, weights=weight)
+            spread = np.sqrt(
+                np.average((y - self._y_mean) ** 2, axis=0, weights=weight)
+            )
+            self._y_scale = np.where(spread > 0, spread, 1.0)
+        return loss, (y - self._y_mean) / self._y_scale, y.shape[1], weight
+
+    def _standardise(self, X, weight):
+        """Set token_mean_ and token_scale_, every token weighted as its set is."""
+        self.token_mean_ = np.zeros(X.n_features)
+        self.token_scale_ = np.ones(X.n_features)
+        if not self.standardize:
+            return
+        token_weight = X.repeat(weight)
+        if X.weights is not None:
+            token_weight = token_weight * X.weights
+        scaler = StandardScaler()
+        for batch in gen_batches(X.n_tokens, SCALER_BATCH):
+            scaler.partial_fit(X.values[batch], sample_weight=token_weight[batch])
+        self.token_mean_, self.token_scale_ = scaler.mean_, scaler.scale_
+
+    def _start(self, attention, pooling, n_features):
+        """Parameters of the layers to start from."""
+        rng = _generator(self.random_state)
+        shapes = attention.shapes(n_features)
+        named = {} if isinstance(self.init, str) else self.init
+        kind = self.init if isinstance(self.init, str) else "tied"
+        start = attention.init_params(n_features, rng, kind)
+        if self.warm_start and hasattr(self, "W_Q_"):
+            named = {name: getattr(self, name + "_") for name in shapes}
+        for name, array in named.items():
+            if name not in shapes:
+                raise ValueError(
+                    f"init has an array {name!r}, but must name {list(shapes)}."
+                )
+            array = np.asarray(array, dtype=np.float64)
+            if array.shape != shapes[name]:
+                raise ValueError(
+                    f"{name} to start from has shape {array.shape}, but must have {shapes[name]}: "
+                    f"{n_features} features, {self.n_heads} heads, d_k={self.d_k}, d_v={self.d_v}."
+                )
+            start[name] = array
+        if pooling is not None:
+            start |= pooling.init_params(attention.n_features_out, rng)
+        if self.warm_start and hasattr(self, "pooling_params_"):
+            start |= self.pooling_params_
+        return start
+
+    def _start_with_head(self, objective):
+        """Parameters to start from, with those of the head."""
+        layout = objective.layout
+        attention, pooling = objective.attention, objective.pooling
+        start = self._start(attention, pooling, layout.shapes["W_Q"][0])
+        rng = _generator(self.random_state)
+        start["coef"] = 0.01 * rng.normal(size=layout.shapes["coef"])
+        start["intercept"] = np.broadcast_to(
+            objective.loss.start(objective.y, objective.sample_weight),
+            layout.shapes["intercept"],
+        )
+        if (
+            self.warm_start
+            and getattr(self, "coef_", np.empty(0)).shape == start["coef"].shape
+        ):
+            start["coef"], start["intercept"] = self.coef_, self.intercept_
+            if not objective.loss.is_classifier:
+                start["coef"] = self.coef_ / self._y_scale[:, None]
+                start["intercept"] = (self.intercept_ - self._y_mean) / self._y_scale
+        return start
+
+    def _print_iteration(self, n_iter, loss, grad_norm):
+        print(
+            f"[{type(self).__name__}] iteration {n_iter:4d}   objective {loss:.6e}   "
+            f"max |gradient| {grad_norm:.2e}"
+        )
+
+    def _store(self, attention, pooling, params, result=None):
+        """Set the fitted attributes."""
+        params = {name: np.array(array) for name, array in params.items()}
+        for name in attention.shapes(len(params["W_Q"])):
+            setattr(self, name + "_", params.pop(name))
+        k = attention.n_features_out
+        self._n_features_out = k if pooling is None else pooling.n_features_out(k)
+        if result is not None:
+            self.coef_, self.intercept_ = params.pop("coef"), params.pop("intercept")
+            if not hasattr(self, "classes_"):
+                self.coef_ *= self._y_scale[:, None]
+                self.intercept_ = self.intercept_ * self._y_scale + self._y_mean
+            self.loss_, self.loss_curve_ = result.loss, result.loss_curve
+            self.n_iter_, self.converged_ = result.n_iter, result.converged
+        self.pooling_params_ = params
+
+    # Applying
+
+    def transform(self, X):
+        """Contextual vectors, pooled to one per set, or one per token with ``pooling=None``.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out) or RaggedArray
+            Float32 for float32 tokens, else float64. O(sum n_i^2) time.
+        """
+        check_is_fitted(self)
+        if self.pooling is None:
+            return self.contextualize(X)
+        X = self._read(X, reset=False)
+        attention, pooling = self._parts()
+        folded = attention.fold(self._attention_params(), X.dtype)
+        out = np.empty((len(X), self._n_features_out), X.dtype)
+        for chunk in self._chunks(X, attention, pooling):
+            out[chunk.sets] = pool_forward(
+                attention, pooling, folded, self.pooling_params_, chunk
+            )[0]
+        if self.empty == "nan":
+            out[X.lengths == 0] = np.nan
+        return out
+
+    def contextualize(self, X):
+        """Contextual vectors of every token, whatever the pooling.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        RaggedArray
+            One row of ``n_heads * (d_v + 2)`` columns for each token, or ``n_heads * d_v``
+            without score statistics; tokens of weight 0 have none.
+        """
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        attention, _ = self._parts()
+        folded = attention.fold(self._attention_params(), X.dtype)
+        out = np.empty((X.n_tokens, attention.n_features_out), X.dtype)
+        for chunk in self._chunks(X, attention, None):
+            out[chunk.rows] = attention.forward(folded, chunk.block)[0]
+        return RaggedArray(out, X.offsets, X.weights)
+
+    def attention_weights(self, X):
+        """Attention weights of every set, per head; asking never changes `transform`.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        list of ndarray of shape (n_heads, n_i, n_i)
+            Row i of a set's weights says how much token i attends to each token; it sums to 1,
+            or to 0 where the mask leaves it nothing.
+
+        Raises
+        ------
+        ValueError
+            If the weights of all sets together take more than 1 GiB.
+        """
+        check_is_fitted(self)
+        X = self._read(X, reset=False)
+        n_bytes = self.n_heads * X.dtype.itemsize * int(np.sum(X.lengths**2))
+        if n_bytes > WEIGHTS_LIMIT:
+            raise ValueError(
+                f"The attention weights of these {len(X)} sets, the longest of "
+                f"{X.lengths.max()} tokens, would take {n_bytes / 1e9:.1f} GB, more than the "
+                f"{WEIGHTS_LIMIT / 1e9:.1f} GB that are handed out at once. Ask for fewer sets at "
+                "a time, or for the part of a long set that matters."
+            )
+        attention, _ = self._parts()
+        folded = attention.fold(self._attention_params(), X.dtype)
+        weights = [np.empty((self.n_heads, 0, 0), X.dtype)] * len(X)
+        for chunk in self._chunks(X, attention, None):
+            if chunk.rows.size:
+                for i, A in zip(
+                    chunk.sets, attention.weights(folded, chunk.block), strict=True
+                ):
+                    weights[i] = A
+        return weights
+
+    def _chunks(self, X, attention, pooling):
+        mean = self.token_mean_.astype(X.dtype) if self.standardize else None
+        return chunks(X, attention, pooling, mean, self.token_scale_.astype(X.dtype))
+
+    def _attention_params(self):
+        return {"W_Q": self.W_Q_, "W_K": self.W_K_, "W_V": self.W_V_, "b_V": self.b_V_}
+
+    def _is_ragged_out(self):
+        return self.pooling is None
+
+
+def _generator(random_state):
+    """A Generator from whatever seeds; the global NumPy state is left alone."""
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
+    return np.random.default_rng(random_state)

@@ -1,0 +1,240 @@
+"""From the tokens of a set to one vector: layers with a forward and a backward.
+
+Each is a frozen dataclass with pure methods. Token weights w (1 where there are none) count a
+token w times. A set without tokens pools to zeros. A pooling that is linear in the tokens offers
+`token_weights`, by which attention pools without forming its token outputs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = [
+    "POOLINGS",
+    "AttentionPooling",
+    "MaxPooling",
+    "MeanPooling",
+    "StatsPooling",
+    "SumPooling",
+]
+
+
+class _WithoutParameters:
+    """A pooling that has nothing to learn."""
+
+    def shapes(self, n_features):
+        """Shapes of the parameters by name: none."""
+        return {}
+
+    def init_params(self, n_features, rng):
+        """Parameters to start from: none."""
+        return {}
+
+
+class _Linear(_WithoutParameters):
+    """pooled = sum_i p_i z_i, with weights p that do not depend on the tokens z."""
+
+    def n_features_out(self, n_features):
+        """Columns of the pooled output."""
+        return n_features
+
+    def forward(self, params, tokens):
+        """Pool token vectors (n_tokens, k) into (n_samples, k)."""
+        p = self.token_weights(tokens)
+        return tokens.with_values(tokens.values * p[:, None]).segment_sum(), (tokens, p)
+
+    def backward(self, params, cache, d_pooled):
+        """Gradient of the tokens, (n_tokens, k), and of the parameters, none."""
+        tokens, p = cache
+        return tokens.repeat(d_pooled) * p[:, None], {}
+
+
+@dataclass(frozen=True)
+class MeanPooling(_Linear):
+    """The weighted mean of each set's tokens.
+
+    Examples
+    --------
+    >>> from skattn import RaggedArray
+    >>> from skattn.pooling import MeanPooling
+    >>> MeanPooling().forward({}, RaggedArray.from_list([[[1.0], [3.0]], []]))[0]
+    array([[2.],
+           [0.]])
+    """
+
+    def token_weights(self, tokens):
+        """Share of each token in its set's mean, w_i / sum w, (n_tokens,)."""
+        return _weights(tokens) / tokens.repeat(_total(tokens))
+
+
+@dataclass(frozen=True)
+class SumPooling(_Linear):
+    """The weighted sum of each set's tokens.
+
+    Examples
+    --------
+    >>> from skattn import RaggedArray
+    >>> from skattn.pooling import SumPooling
+    >>> SumPooling().forward({}, RaggedArray.from_list([[[1.0], [3.0]], []]))[0]
+    array([[4.],
+           [0.]])
+    """
+
+    def token_weights(self, tokens):
+        """Factor of each token in its set's sum, w_i, (n_tokens,)."""
+        return _weights(tokens)
+
+
+@dataclass(frozen=True)
+class MaxPooling(_WithoutParameters):
+    """The largest value of each feature in each set.
+
+    The gradient goes to the first token that reaches it.
+
+    Examples
+    --------
+    >>> from skattn import RaggedArray
+    >>> from skattn.pooling import MaxPooling
+    >>> MaxPooling().forward({}, RaggedArray.from_list([[[1.0], [3.0]], [[-2.0]]]))[0]
+    array([[ 3.],
+           [-2.]])
+    """
+
+    def n_features_out(self, n_features):
+        """Columns of the pooled output."""
+        return n_features
+
+    def forward(self, params, tokens):
+        """Pool token vectors (n_tokens, k) into (n_samples, k)."""
+        pooled = tokens.segment_max()
+        return pooled, (tokens, pooled)
+
+    def backward(self, params, cache, d_pooled):
+        """Gradient of the tokens, (n_tokens, k), and of the parameters, none."""
+        tokens, pooled = cache
+        return _first_at(tokens, pooled) * tokens.repeat(d_pooled), {}
+
+
+@dataclass(frozen=True)
+class StatsPooling(_WithoutParameters):
+    """Mean, standard deviation, minimum and maximum of each feature in each set.
+
+    The standard deviation is that of the set itself (divisor sum w); its gradient is taken as 0
+    where it is 0, as in a set of one token.
+
+    Examples
+    --------
+    >>> from skattn import RaggedArray
+    >>> from skattn.pooling import StatsPooling
+    >>> StatsPooling().forward({}, RaggedArray.from_list([[[1.0], [3.0]]]))[0]
+    array([[2., 1., 1., 3.]])
+    """
+
+    def n_features_out(self, n_features):
+        """Columns of the pooled output: all means, then deviations, minima, maxima."""
+        return 4 * n_features
+
+    def forward(self, params, tokens):
+        """Pool token vectors (n_tokens, k) into (n_samples, 4 k)."""
+        mean, (_, p) = MeanPooling().forward(params, tokens)
+        centred = tokens.values - tokens.repeat(mean)
+        std = np.sqrt(tokens.with_values(p[:, None] * centred**2).segment_sum())
+        low = -tokens.with_values(-tokens.values).segment_max()
+        top = tokens.segment_max()
+        return np.hstack([mean, std, low, top]), (tokens, p, centred, std, low, top)
+
+    def backward(self, params, cache, d_pooled):
+        """Gradient of the tokens, (n_tokens, k), and of the parameters, none."""
+        tokens, p, centred, std, low, top = cache
+        d_mean, d_std, d_low, d_top = np.split(d_pooled, 4, axis=1)
+        slope = np.divide(d_std, std, out=np.zeros_like(std), where=std > 0)
+        d_tokens = p[:, None] * (tokens.repeat(d_mean) + tokens.repeat(slope) * centred)
+        d_tokens += _first_at(tokens, low) * tokens.repeat(d_low)
+        d_tokens += _first_at(tokens, top) * tokens.repeat(d_top)
+        return d_tokens, {}
+
+
+@dataclass(frozen=True)
+class AttentionPooling:
+    """A learned query q attends to the tokens of each set: sum_i pi_i z_i.
+
+    pi = softmax over the set of z_i . q (+ log w_i). The query starts at zero, which is the
+    mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn import RaggedArray
+    >>> from skattn.pooling import AttentionPooling
+    >>> tokens = RaggedArray.from_list([[[0.0], [np.log(3)]]])
+    >>> AttentionPooling().forward({"q": np.array([1.0])}, tokens)[0].round(6)
+    array([[0.823959]])
+    """
+
+    def n_features_out(self, n_features):
+        """Columns of the pooled output."""
+        return n_features
+
+    def shapes(self, n_features):
+        """Shapes of the parameters by name."""
+        return {"q": (n_features,)}
+
+    def init_params(self, n_features, rng):
+        """Parameters to start from."""
+        return {"q": np.zeros(n_features)}
+
+    def forward(self, params, tokens):
+        """Pool token vectors (n_tokens, k) into (n_samples, k)."""
+        q = params["q"].astype(tokens.dtype)
+        scores = (tokens.values @ q)[:, None]
+        if tokens.weights is not None:
+            scores = scores + np.log(tokens.weights, dtype=scores.dtype)[:, None]
+        scores = tokens.with_values(scores)
+        e = np.exp(scores.values - tokens.repeat(scores.segment_max()))
+        pi = e / tokens.repeat(scores.with_values(e).segment_sum())  # (n_tokens, 1)
+        pooled = tokens.with_values(pi * tokens.values).segment_sum()
+        return pooled, (tokens, q, pi, pooled)
+
+    def backward(self, params, cache, d_pooled):
+        """Gradient of the tokens, (n_tokens, k), and of the query, {"q": (k,)}."""
+        tokens, q, pi, pooled = cache
+        d_rows = tokens.repeat(d_pooled)
+        # softmax: d_score_i = pi_i (z_i - pooled) . d_pooled
+        d_scores = pi[:, 0] * np.einsum(
+            "tk,tk->t", tokens.values - tokens.repeat(pooled), d_rows
+        )
+        d_tokens = pi * d_rows + d_scores[:, None] * q
+        return d_tokens, {"q": d_scores @ tokens.values}
+
+
+POOLINGS = {
+    "mean": MeanPooling,
+    "sum": SumPooling,
+    "max": MaxPooling,
+    "stats": StatsPooling,
+    "attention": AttentionPooling,
+}
+
+
+def _weights(tokens):
+    """Token weights (n_tokens,), 1 where there are none."""
+    if tokens.weights is None:
+        return np.ones(tokens.n_tokens, tokens.dtype)
+    return tokens.weights.astype(tokens.dtype, copy=False)
+
+
+def _total(tokens):
+    """Sum of each set's token weights, (n_samples,)."""
+    if tokens.weights is None:
+        return tokens.lengths.astype(tokens.dtype)
+    return tokens.with_values(_weights(tokens)[:, None]).segment_sum()[:, 0]
+
+
+def _first_at(tokens, extreme):
+    """Boolean (n_tokens, k): the first token of each set at its extreme (n_samples, k)."""
+    hit = tokens.values == tokens.repeat(extreme)
+    before = np.cumsum(hit, axis=0) - hit  # hits above each token, in all sets
+    start = np.vstack([before, np.zeros((1, hit.shape[1]), before.dtype)])[
+        np.minimum(tokens.offsets[:-1], max(tokens.n_tokens - 1, 0))
+    ]
+    return hit & (before == tokens.repeat(start))

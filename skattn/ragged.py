@@ -1,0 +1,527 @@
+"""Sets of token vectors, each set with its own length, in one flat array."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+__all__ = ["RaggedArray"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RaggedArray:
+    """Sets of token vectors in one flat array, set after set.
+
+    Set ``i`` is ``values[offsets[i]:offsets[i + 1]]``: Arrow's list layout. Nothing is padded,
+    and an empty set is two equal offsets. It takes part in scikit-learn's splitters: it has a
+    length, a ``shape`` and takes integers, slices, integer and boolean arrays as indices.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_tokens, n_features)
+        All token vectors, those of set 0 first.
+    offsets : ndarray of shape (n_samples + 1,)
+        Where each set begins and ends; rises from 0 to ``n_tokens``.
+    weights : ndarray of shape (n_tokens,), default=None
+        Multiplicity of each token, finite and not negative: weight 2 counts the token twice,
+        weight 0 removes it. None counts every token once.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (n_samples,)
+        Number of tokens of each set.
+    shape : tuple
+        ``(n_samples, None, n_features)``.
+
+    Raises
+    ------
+    TypeError
+        If `values` is not a 2-D numeric array.
+    ValueError
+        If `offsets` do not rise from 0 to ``n_tokens``, or `weights` do not fit the tokens.
+
+    See Also
+    --------
+    skattn.as_ragged : Read any container of sets.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn import RaggedArray
+    >>> X = RaggedArray.from_list([[[1, 2], [3, 4]], [[5, 6]]])
+    >>> X
+    RaggedArray(2 sets, 3 tokens, 2 features, float64)
+    >>> X[0]
+    array([[1., 2.],
+           [3., 4.]])
+    >>> X[[1, 0]].lengths
+    array([1, 2])
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+    weights: np.ndarray | None = None
+
+    def __post_init__(self):
+        values, offsets = np.asarray(self.values), np.asarray(self.offsets)
+        if values.ndim != 2 or values.dtype.kind not in "fiub":
+            raise TypeError(
+                f"values has shape {values.shape} and dtype {values.dtype}, but must be a numeric "
+                "array of shape (n_tokens, n_features)."
+            )
+        if offsets.ndim != 1 or offsets.size == 0 or offsets.dtype.kind not in "iu":
+            raise ValueError(
+                f"offsets has shape {offsets.shape} and dtype {offsets.dtype}, but must be a 1-D "
+                "integer array of n_samples + 1 entries."
+            )
+        offsets = offsets.astype(np.int64, copy=False)
+        if (
+            offsets[0] != 0
+            or offsets[-1] != len(values)
+            or np.any(np.diff(offsets) < 0)
+        ):
+            raise ValueError(
+                f"offsets run from {offsets[0]} to {offsets[-1]}, but must rise from 0 to the "
+                f"number of tokens, {len(values)}, without a step back."
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "offsets", offsets)
+        if self.weights is not None:
+            weights = np.asarray(self.weights)
+            if weights.shape != (len(values),):
+                raise ValueError(
+                    f"weights has shape {weights.shape}, but there are {len(values)} tokens: give "
+                    "one weight per token."
+                )
+            if weights.dtype.kind not in "fiub" or not np.all(
+                np.isfinite(weights) & (weights >= 0)
+            ):
+                raise ValueError(
+                    "weights must be finite numbers, 0 or more: they count how often each token "
+                    "stands in its set."
+                )
+            object.__setattr__(self, "weights", weights)
+
+    @classmethod
+    def _trusted(cls, values, offsets, weights=None):
+        """Build from parts that are known to be valid, without looking at them again."""
+        self = object.__new__(cls)
+        self.__dict__.update(values=values, offsets=offsets, weights=weights)
+        return self
+
+    @classmethod
+    def from_list(cls, sets, weights=None):
+        """Stack a list of (n_i, n_features) arrays.
+
+        Parameters
+        ----------
+        sets : list of array-like of shape (n_i, n_features)
+            One entry per set; an entry may be empty.
+        weights : list of array-like of shape (n_i,), default=None
+            Token weights, set by set.
+
+        Returns
+        -------
+        RaggedArray
+            The same sets, as float32 where all are float32, else as float64.
+
+        Raises
+        ------
+        TypeError
+            If an entry is not a numeric array.
+        ValueError
+            If an entry is not 2-D, or is of another width than the entries before it, or has
+            another number of weights than tokens.
+
+        Examples
+        --------
+        >>> from skattn import RaggedArray
+        >>> RaggedArray.from_list([[[1.0]], []], weights=[[2], []]).weights
+        array([2.])
+        """
+        arrays = [np.asarray(tokens) for tokens in sets]
+        width = None
+        for i, tokens in enumerate(arrays):
+            if tokens.dtype.kind not in "fiub":
+                raise TypeError(
+                    f"Set {i} has dtype {tokens.dtype}, but tokens are vectors of real numbers."
+                )
+            if tokens.ndim == 1 and tokens.size == 0:
+                continue  # [] is an empty set of whatever width the others have
+            if tokens.ndim != 2:
+                raise ValueError(
+                    f"Set {i} has shape {tokens.shape}, but a set is a 2-D array of shape "
+                    "(n_tokens, n_features)."
+                )
+            if width is None:
+                width = tokens.shape[1]
+            elif tokens.shape[1] != width:
+                raise ValueError(
+                    f"Set {i} has tokens of {tokens.shape[1]} features, but the sets before it "
+                    f"have {width}. All tokens must share one feature space; pad or project set "
+                    f"{i} first."
+                )
+        filled = [tokens for tokens in arrays if tokens.ndim == 2]
+        single = bool(filled) and all(tokens.dtype == np.float32 for tokens in filled)
+        values = np.concatenate(
+            [np.empty((0, width or 0), np.float32), *filled],
+            dtype=np.float32 if single else np.float64,
+            casting="unsafe",
+        )
+        offsets = _offsets([len(tokens) for tokens in arrays])
+        if weights is not None:
+            weights = [np.asarray(w, dtype=float).reshape(-1) for w in weights]
+            if [len(w) for w in weights] != [len(tokens) for tokens in arrays]:
+                raise ValueError(
+                    f"The sets have {[len(t) for t in arrays][:10]} tokens, but there are "
+                    f"{[len(w) for w in weights][:10]} token weights (first ten sets): give one "
+                    "weight per token."
+                )
+            weights = np.concatenate([np.empty(0), *weights])
+        return cls(values, offsets, weights)
+
+    @classmethod
+    def from_block(cls, values, weights=None):
+        """Sets of one length.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_samples, n, n_features)
+            The sets.
+        weights : ndarray of shape (n_samples, n), default=None
+            Token weights.
+
+        Returns
+        -------
+        RaggedArray
+            The same numbers, not copied where the layout allows.
+        """
+        b, n, k = values.shape
+        offsets = np.arange(b + 1, dtype=np.int64) * n
+        weights = None if weights is None else weights.reshape(b * n)
+        return cls._trusted(values.reshape(b * n, k), offsets, weights)
+
+    # What it is
+
+    @cached_property
+    def lengths(self):
+        """Number of tokens of each set, ndarray of shape (n_samples,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def n_samples(self):
+        """Number of sets."""
+        return len(self.offsets) - 1
+
+    @property
+    def n_tokens(self):
+        """Number of tokens in all sets together."""
+        return len(self.values)
+
+    @property
+    def n_features(self):
+        """Number of features of a token."""
+        return self.values.shape[1]
+
+    @property
+    def dtype(self):
+        """Type of the token values."""
+        return self.values.dtype
+
+    @property
+    def shape(self):
+        """``(n_samples, None, n_features)``: the middle axis has no one length."""
+        return (self.n_samples, None, self.n_features)
+
+    @property
+    def ndim(self):
+        """Number of axes, 3: sets, tokens, features."""
+        return 3
+
+    def __len__(self):
+        return self.n_samples
+
+    def __repr__(self):
+        weighted = "" if self.weights is None else ", weighted"
+        return (
+            f"RaggedArray({self.n_samples} sets, {self.n_tokens} tokens, "
+            f"{self.n_features} features, {self.dtype}{weighted})"
+        )
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(
+            "A RaggedArray has sets of different lengths and is not turned into one NumPy array "
+            "in silence: use .to_list() for a list of (n_i, n_features) arrays, or .to_padded() "
+            "for one 3-D array with NaN rows as padding."
+        )
+
+    def __eq__(self, other):
+        raise TypeError(
+            "RaggedArrays are not compared by ==; compare .values and .offsets."
+        )
+
+    __hash__ = None
+
+    # Taking sets
+
+    def __iter__(self):
+        return (
+            self.values[a:b]
+            for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True)
+        )
+
+    def __getitem__(self, key):
+        if isinstance(key, tuple):  # scikit-learn indexes X[rows, ...]
+            rest = [k for k in key[1:] if k is not Ellipsis and k != slice(None)]
+            if not key or rest:
+                raise IndexError(
+                    f"A RaggedArray takes one index, over sets, but got {key!r}. Index the set "
+                    "first, X[i], then its tokens and features."
+                )
+            key = key[0]
+        if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
+            if not -self.n_samples <= key < self.n_samples:
+                raise IndexError(
+                    f"Set {key} is out of range: there are {self.n_samples} sets."
+                )
+            key = int(key) % self.n_samples
+            return self.values[self.offsets[key] : self.offsets[key + 1]]
+        if key is Ellipsis:
+            return self
+        return self.take(np.arange(self.n_samples)[key])
+
+    def take(self, indices):
+        """Sets at the given positions, in that order; a position may come twice.
+
+        Parameters
+        ----------
+        indices : array-like of int of shape (n_taken,)
+            Positions of sets.
+
+        Returns
+        -------
+        RaggedArray
+            The sets taken, copied. O(tokens taken).
+        """
+        indices = np.asarray(indices, dtype=np.int64)
+        lengths = self.lengths[indices]
+        offsets = _offsets(lengths)
+        rows = np.arange(offsets[-1]) + np.repeat(
+            self.offsets[:-1][indices] - offsets[:-1], lengths
+        )
+        weights = None if self.weights is None else self.weights[rows]
+        return RaggedArray._trusted(self.values[rows], offsets, weights)
+
+    def with_values(self, values):
+        """The same sets with other token vectors.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_tokens, any)
+            One row per token.
+
+        Returns
+        -------
+        RaggedArray
+            Same offsets and weights.
+        """
+        return RaggedArray(values, self.offsets, self.weights)
+
+    def drop_zero_weights(self):
+        """The sets without the tokens of weight 0; weights that are all 1 are dropped too.
+
+        Returns
+        -------
+        RaggedArray
+            An equal collection in which every token left has a positive weight.
+        """
+        if self.weights is None:
+            return self
+        keep = self.weights > 0
+        ragged = self if keep.all() else self._keep(keep)
+        if np.all(ragged.weights == 1):
+            return RaggedArray._trusted(ragged.values, ragged.offsets)
+        return ragged
+
+    def _keep(self, keep):
+        """The sets with only those tokens that the boolean (n_tokens,) keeps."""
+        counts = np.concatenate([[0], np.cumsum(keep)])
+        weights = None if self.weights is None else self.weights[keep]
+        return RaggedArray._trusted(self.values[keep], counts[self.offsets], weights)
+
+    # Sums and maxima over each set
+
+    def segment_sum(self):
+        """Sum of each set's tokens; an empty set sums to zeros.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The sums. O(n_tokens).
+        """
+        return self._reduce(np.add)
+
+    def segment_max(self):
+        """Largest value of each feature in each set; an empty set gives zeros.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The maxima. O(n_tokens).
+        """
+        return self._reduce(np.maximum)
+
+    def _reduce(self, ufunc):
+        n_samples, lengths = self.n_samples, self.lengths
+        if (
+            n_samples and lengths[0] and np.all(lengths == lengths[0])
+        ):  # an equal-length block
+            return ufunc.reduce(self.values.reshape(n_samples, lengths[0], -1), axis=1)
+        out = np.zeros((n_samples, self.n_features), dtype=self.dtype)
+        filled = np.flatnonzero(lengths)  # reduceat misreads an empty segment
+        if filled.size:
+            out[filled] = ufunc.reduceat(self.values, self.offsets[filled], axis=0)
+        return out
+
+    def repeat(self, per_set):
+        """Each set's row, once for each of its tokens.
+
+        Parameters
+        ----------
+        per_set : ndarray of shape (n_samples, ...)
+            One row per set.
+
+        Returns
+        -------
+        ndarray of shape (n_tokens, ...)
+            One row per token.
+        """
+        return np.repeat(per_set, self.lengths, axis=0)
+
+    # Other forms
+
+    def to_list(self):
+        """The sets as a list of (n_i, n_features) arrays, views of `values`.
+
+        Returns
+        -------
+        list of ndarray of shape (n_i, n_features)
+            One entry per set.
+        """
+        return list(self)
+
+    def to_padded(self, fill=np.nan):
+        """The sets as one 3-D array, short sets filled up.
+
+        Parameters
+        ----------
+        fill : float, default=nan
+            Value of the padding rows. NaN rows are read back as padding.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, longest, n_features)
+            Token weights are lost. O(n_samples * longest * n_features) memory.
+        """
+        longest = int(self.lengths.max(initial=0))
+        out = np.full(
+            (self.n_samples, longest, self.n_features),
+            fill,
+            np.result_type(self.dtype, np.float32),
+        )
+        out[np.arange(longest) < self.lengths[:, None]] = self.values
+        return out
+
+    def to_frame(self, columns=None):
+        """The tokens as a long pandas frame indexed by (set, token).
+
+        Parameters
+        ----------
+        columns : array-like of str of shape (n_features,), default=None
+            Column names; ``x0``, ``x1``, ... where None.
+
+        Returns
+        -------
+        pandas.DataFrame of shape (n_tokens, n_features)
+            Empty sets have no rows.
+
+        Examples
+        --------
+        >>> from skattn import RaggedArray
+        >>> RaggedArray.from_list([[[1.0], [2.0]], [[3.0]]]).to_frame()
+                    x0
+        set token
+        0   0      1.0
+            1      2.0
+        1   0      3.0
+        """
+        import pandas as pd
+
+        sets = self.repeat(np.arange(self.n_samples))
+        tokens = np.arange(self.n_tokens) - self.repeat(self.offsets[:-1])
+        index = pd.MultiIndex.from_arrays([sets, tokens], names=["set", "token"])
+        if columns is None:
+            columns = [f"x{j}" for j in range(self.n_features)]
+        return pd.DataFrame(self.values, index=index, columns=list(columns))
+
+    def astype(self, dtype):
+        """The same sets with values of another type; no copy where it is the same.
+
+        Parameters
+        ----------
+        dtype : dtype
+            Type of the new values.
+
+        Returns
+        -------
+        RaggedArray
+            Same offsets and weights.
+        """
+        return replace(self, values=self.values.astype(dtype, copy=False))
+
+    # Equal-length blocks, for the kernels
+
+    def equal_length_chunks(self, sets_at_once):
+        """Positions of sets of one length, a chunk at a time, short sets first.
+
+        Parameters
+        ----------
+        sets_at_once : callable
+            ``sets_at_once(n)`` is how many sets of n tokens one chunk may hold.
+
+        Yields
+        ------
+        sets : ndarray of shape (b,)
+            Positions of b sets that have the same number of tokens, rising.
+        """
+        lengths = self.lengths
+        order = np.argsort(lengths, kind="stable")
+        cuts = np.flatnonzero(np.diff(lengths[order])) + 1
+        for same in np.split(order, cuts):
+            if same.size:
+                step = max(1, int(sets_at_once(int(lengths[same[0]]))))
+                for start in range(0, same.size, step):
+                    yield same[start : start + step]
+
+    def token_rows(self, sets):
+        """Rows of `values` that hold sets of one length.
+
+        Parameters
+        ----------
+        sets : ndarray of shape (b,)
+            Positions of sets of the same length n.
+
+        Returns
+        -------
+        ndarray of int of shape (b, n)
+            Row numbers.
+        """
+        n = int(self.lengths[sets[0]])
+        return self.offsets[sets][:, None] + np.arange(n)
+
+
+def _offsets(lengths):
+    """Offsets (n + 1,) of segments that have the given lengths (n,)."""
+    return np.concatenate(
+        [np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)]
+    )

@@ -1,0 +1,260 @@
+"""Minimisers of a smooth function that comes with its gradient; they know only vectors.
+
+Every method of ``scipy.optimize.minimize`` that takes a gradient can be named. Whatever SciPy
+reports, the point returned is the best one that was evaluated, and a fit counts as converged
+when the largest entry of the gradient there is at most `tol`: by number, never by message.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import optimize
+
+__all__ = ["SOLVERS", "ScipySolver", "SolverResult", "minimize"]
+
+
+@dataclass(frozen=True)
+class SolverResult:
+    """Where a minimisation ended.
+
+    Parameters
+    ----------
+    theta : ndarray of shape (n_parameters,)
+        The best point evaluated.
+    loss : float
+        The objective there; the least entry of `loss_curve`.
+    n_iter : int
+        Iterations done.
+    converged : bool
+        Whether the largest entry of the gradient at `theta` is at most the tolerance.
+    reason : str
+        Why it stopped: "gradient", "max_iter", "max_fun", "flat" (the objective no longer falls
+        beyond round-off), "abnormal" (the line search gave up), "non-finite" or "interrupted".
+    message : str
+        The reason in words, with what SciPy said.
+    grad_norm : float
+        Largest absolute entry of the gradient at `theta`.
+    loss_curve : list of float
+        The objective at the start and after each iteration.
+    """
+
+    theta: np.ndarray
+    loss: float
+    n_iter: int
+    converged: bool
+    reason: str
+    message: str
+    grad_norm: float
+    loss_curve: list = field(repr=False)
+
+    @property
+    def advice(self):
+        """What to do about a minimisation that has not converged."""
+        return _ADVICE[self.reason]
+
+
+_ADVICE = {
+    "gradient": "Nothing needs to be done.",
+    "max_iter": "Increase max_iter, or loosen tol.",
+    "max_fun": "Increase max_iter, or loosen tol.",
+    "flat": "The objective falls no further beyond round-off: tol is too strict for this data.",
+    "abnormal": (
+        "More iterations will not help: loosen tol, use standardize=True, or raise alpha, which "
+        "makes the problem better conditioned."
+    ),
+    "non-finite": "Check the scale of tokens and targets, use standardize=True, or raise alpha.",
+    "interrupted": "The best point so far is kept; fit again with warm_start=True to go on.",
+}
+
+
+@dataclass(frozen=True)
+class ScipySolver:
+    """One method of ``scipy.optimize.minimize``, its own stopping rules set out of the way.
+
+    Parameters
+    ----------
+    method : str
+        SciPy's name of the method.
+    options : dict
+        Options under which the method goes on until it can't, or `max_iter` is reached.
+    """
+
+    method: str
+    options: dict = field(default_factory=dict)
+
+
+_EPS = np.finfo(float).eps
+SOLVERS = {
+    "lbfgs": ScipySolver(
+        "L-BFGS-B", {"gtol": 0.0, "ftol": 4 * _EPS, "maxcor": 10, "maxls": 50}
+    ),
+    "bfgs": ScipySolver("BFGS", {"gtol": 0.0}),
+    "cg": ScipySolver("CG", {"gtol": 0.0}),
+    "newton-cg": ScipySolver("Newton-CG", {"xtol": 4 * _EPS}),
+    "tnc": ScipySolver("TNC", {"gtol": 0.0, "ftol": 0.0, "xtol": 0.0}),
+    "slsqp": ScipySolver("SLSQP", {"ftol": 4 * _EPS}),
+}
+
+
+class _Stop(Exception):
+    """Ends a SciPy method from inside a callback, with the reason."""
+
+
+class _Track:
+    """The function as SciPy calls it, which remembers the best point and the curve."""
+
+    def __init__(self, value_and_grad, theta0, tol, max_iter, max_fun, callback):
+        self.value_and_grad, self.callback = value_and_grad, callback
+        self.tol, self.max_iter, self.max_fun = tol, max_iter, max_fun
+        self.theta, self.loss, self.grad_norm = theta0, np.inf, np.inf
+        self.n_calls, self.curve, self.recent = 0, [], []
+
+    def __call__(self, theta):
+        for x, value, grad in self.recent:
+            if np.array_equal(x, theta):
+                return value, grad.copy()  # a method may write into what it is handed
+        if self.max_fun is not None and self.n_calls >= self.max_fun:
+            raise _Stop("max_fun")
+        value, grad = self.value_and_grad(theta)
+        self.n_calls += 1
+        if not (np.isfinite(value) and np.all(np.isfinite(grad))):
+            raise _Stop("non-finite")
+        value, theta = float(value), theta.copy()
+        if value < self.loss:
+            self.theta, self.loss, self.grad_norm = (
+                theta,
+                value,
+                float(np.abs(grad).max(initial=0)),
+            )
+        self.recent = [(theta, value, grad.copy()), *self.recent[:2]]
+        return value, grad
+
+    def iterated(self, theta):
+        """Take note of an iteration that ended at theta, and stop where it is enough."""
+        value, grad = self(np.asarray(theta))
+        self.curve.append(value)
+        if self.callback is not None:
+            self.callback(
+                len(self.curve) - 1, value, float(np.abs(grad).max(initial=0))
+            )
+        if self.grad_norm <= self.tol:
+            raise _Stop("gradient")
+        if len(self.curve) > self.max_iter:
+            raise _Stop("max_iter")
+
+
+def minimize(
+    value_and_grad,
+    theta0,
+    callback=None,
+    *,
+    solver="lbfgs",
+    tol=1e-4,
+    max_iter=200,
+    max_fun=None,
+):
+    """Minimise a smooth function and keep the best point seen.
+
+    Parameters
+    ----------
+    value_and_grad : callable
+        ``value_and_grad(theta)`` gives the value and its gradient (n_parameters,).
+    theta0 : ndarray of shape (n_parameters,)
+        Where to start.
+    callback : callable, default=None
+        ``callback(n_iter, loss, grad_norm)`` after each iteration, and at the start with 0.
+    solver : str, default="lbfgs"
+        A name of ``SOLVERS``.
+    tol : float, default=1e-4
+        Stop when no entry of the gradient is larger.
+    max_iter : int, default=200
+        Stop after as many iterations.
+    max_fun : int, default=None
+        Stop after as many evaluations; ``20 * (max_iter + 1)`` where None.
+
+    Returns
+    -------
+    SolverResult
+        The best point and how it was reached. An interrupt from the keyboard is a reason to
+        stop as others are: the caller decides whether to raise it again.
+
+    Raises
+    ------
+    ValueError
+        If the function or its gradient is not finite at `theta0`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn.solvers import minimize
+    >>> result = minimize(lambda x: (np.sum((x - 1) ** 2), 2 * (x - 1)), np.zeros(2))
+    >>> result.theta.round(6), result.converged, result.reason
+    (array([1., 1.]), True, 'gradient')
+    """
+    method = SOLVERS[solver]
+    if max_fun is None:
+        max_fun = 20 * (max_iter + 1)
+    theta0 = np.array(theta0, dtype=np.float64)
+    track = _Track(value_and_grad, theta0, tol, max_iter, max_fun, callback)
+    message = ""
+    try:
+        track.iterated(theta0)
+        options = method.options | {
+            "maxfun" if method.method == "TNC" else "maxiter": 10**9
+        }
+        if method.method == "L-BFGS-B":
+            options["maxfun"] = 10**9
+        result = optimize.minimize(
+            track,
+            theta0,
+            jac=True,
+            method=method.method,
+            callback=lambda x: track.iterated(x),
+            options=options,
+        )
+        message = str(result.message).strip()
+        flat = result.status == 0 or method.method == "TNC" and result.status in (1, 2)
+        reason = "flat" if flat else "abnormal"
+    except _Stop as stop:
+        reason = str(stop)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    if not track.n_calls or not np.isfinite(track.loss):
+        if reason == "non-finite":
+            raise ValueError(
+                "The objective or its gradient is not finite at the start. "
+                + _ADVICE["non-finite"]
+            )
+        return SolverResult(
+            theta0, np.inf, 0, False, reason, _MESSAGES[reason], np.inf, []
+        )
+    n_iter = max(0, len(track.curve) - 1)
+    if track.loss < min(
+        track.curve, default=np.inf
+    ):  # a line search that was cut short
+        track.curve.append(track.loss)
+    converged = track.grad_norm <= tol
+    if converged and reason != "interrupted":
+        reason = "gradient"
+    said = f" (SciPy: {message})" if message else ""
+    return SolverResult(
+        track.theta,
+        track.loss,
+        n_iter,
+        converged,
+        reason,
+        _MESSAGES[reason] + said,
+        track.grad_norm,
+        track.curve,
+    )
+
+
+_MESSAGES = {
+    "gradient": "the gradient is at most tol",
+    "max_iter": "the limit of iterations was reached",
+    "max_fun": "the limit of function evaluations was reached",
+    "flat": "the objective no longer fell",
+    "abnormal": "the line search gave up",
+    "non-finite": "the objective or its gradient became infinite or NaN",
+    "interrupted": "it was interrupted",
+}
