@@ -322,7 +322,11 @@ class Attention:
         return 1 / math.sqrt(self.d_k) if self.scale is None else self.scale
 
     def _folds_keys(self, n_features):
-        """Whether X M X^T costs less than Q K^T: the same product, M = W_Q W_K^T."""
+        """Whether (X M) X^T, M = W_Q W_K^T, costs no more than Q K^T: n^2 d against n^2 d_k."""
+        return n_features <= self.d_k
+
+    def _grads_product(self, n_features):
+        """Whether dM = X^T (dS X) costs no more than dQ and dK: n^2 d against 2 n^2 d_k."""
         return n_features <= 2 * self.d_k
 
     # The weights
@@ -390,7 +394,7 @@ class Attention:
         X = block.X
         b, n, d = X.shape
         H, r = self.n_heads, rows.stop - rows.start
-        if folded.M is not None:
+        if self._grads_product(d):
             TX = np.matmul(T.reshape(b, r * H, n), X)  # dM = X^T (dS X)
             _add(grads, "M", X[:, rows].reshape(b * r, d).T @ TX.reshape(b * r, H * d))
             return
