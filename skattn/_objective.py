@@ -39,9 +39,7 @@ class ParameterLayout:
 
     def unpack(self, theta):
         """The named arrays, as views of the flat vector."""
-        return {
-            name: theta[s].reshape(self.shapes[name]) for name, s in self.slices.items()
-        }
+        return {name: theta[s].reshape(self.shapes[name]) for name, s in self.slices.items()}
 
 
 class Chunk(NamedTuple):
@@ -65,9 +63,7 @@ def chunks(X, attention, pooling, mean=None, scale=None):
     is linear, else None. Memory of one block at a time.
     """
     p = pooling.token_weights(X) if hasattr(pooling, "token_weights") else None
-    for sets in X.equal_length_chunks(
-        lambda n: attention.sets_at_once(n, X.dtype.itemsize)
-    ):
+    for sets in X.equal_length_chunks(lambda n: attention.sets_at_once(n, X.dtype.itemsize)):
         rows = X.token_rows(sets)
         values = X.values[rows]
         if mean is not None:
@@ -87,9 +83,7 @@ def pool_forward(attention, pooling, folded, params, chunk):
     if chunk.p is not None:  # V and the token outputs never exist
         return attention.attend_pool(folded, chunk.block, chunk.p)
     out, attended = attention.forward(folded, chunk.block)
-    pooled, pooled_cache = pooling.forward(
-        params, RaggedArray.from_block(out, chunk.weights)
-    )
+    pooled, pooled_cache = pooling.forward(params, RaggedArray.from_block(out, chunk.weights))
     return pooled, (attended, pooled_cache)
 
 
@@ -151,7 +145,14 @@ class Objective:
         self.chunks = list(chunks(X, attention, pooling, mean, scale))
 
     def value_and_grad(self, theta):
-        """The objective and its gradient (n_parameters,). O(sum n_i^2) time."""
+        """The objective and its gradient (n_parameters,). O(sum n_i^2) time.
+
+        A trial step may overflow, without a warning: the solver refuses what is not finite.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._value_and_grad(theta)
+
+    def _value_and_grad(self, theta):
         attention, pooling, alpha = self.attention, self.pooling, self.alpha
         params = self.layout.unpack(theta)
         folded = attention.fold(params, self.dtype)

@@ -48,9 +48,7 @@ def _diagonal(i, j):
 MASKS = {"causal": _causal, "exclude_self": _exclude_self, "diagonal": _diagonal}
 
 
-def scaled_dot_product_attention(
-    Q, K, V, *, mask=None, scale=None, return_weights=False
-):
+def scaled_dot_product_attention(Q, K, V, *, mask=None, scale=None, return_weights=False):
     """Weighted averages of V: softmax(Q K^T * scale) V.
 
     Parameters
@@ -109,18 +107,14 @@ def scaled_dot_product_attention(
                 f"{name} has shape {array.shape}, but needs at least 2 axes: tokens, features."
             )
         if array.dtype.kind not in "fiub":
-            raise TypeError(
-                f"{name} has dtype {array.dtype}, but must hold real numbers."
-            )
+            raise TypeError(f"{name} has dtype {array.dtype}, but must hold real numbers.")
     if Q.shape[-1] != K.shape[-1] or K.shape[-2] != V.shape[-2]:
         raise ValueError(
             f"Q {Q.shape} and K {K.shape} need the same number of features, K and V {V.shape} "
             "the same number of tokens."
         )
     single = all(array.dtype == np.float32 for array in (Q, K, V))
-    Q, K, V = (
-        array.astype(np.float32 if single else np.float64) for array in (Q, K, V)
-    )
+    Q, K, V = (array.astype(np.float32 if single else np.float64) for array in (Q, K, V))
     if mask is not None:
         mask = np.asarray(mask)
         if mask.dtype != bool:
@@ -132,21 +126,23 @@ def scaled_dot_product_attention(
                 f"mask has shape {mask.shape}, but must broadcast to (..., {Q.shape[-2]}, "
                 f"{K.shape[-2]})."
             )
-        seen = (
-            mask.any(axis=-2) if mask.ndim > 1 else mask
-        )  # keys that some query attends to
-        seen = np.broadcast_to(seen, (*seen.shape[:-1], K.shape[-2]))[..., None]
-        K, V = np.where(seen, K, 0), np.where(seen, V, 0)  # 0 * NaN would be NaN
     if scale is None:
         scale = 1 / math.sqrt(Q.shape[-1]) if Q.shape[-1] else 1.0
-    S = Q @ K.swapaxes(-1, -2) * Q.dtype.type(scale)  # (..., n, m) scores
+    with np.errstate(invalid="ignore", over="ignore"):  # by what a masked slot holds
+        S = Q @ K.swapaxes(-1, -2) * Q.dtype.type(scale)  # (..., n, m) scores
     if mask is not None:
         S = np.where(mask, S, -np.inf)
     top = S.max(axis=-1, keepdims=True, initial=-np.inf)
-    A = np.exp(S - np.where(np.isfinite(top), top, 0))  # at most 1: no overflow
+    A = np.exp(S - np.where(np.isneginf(top), 0, top))  # at most 1: no overflow
     total = A.sum(axis=-1, keepdims=True)
-    A /= np.where(total > 0, total, 1)  # a fully masked row stays 0
-    Z = A @ V
+    A /= np.where(total == 0, 1, total)  # a fully masked row stays 0
+    hidden = None if mask is None else ~np.isfinite(V)
+    if hidden is None or not hidden.any():
+        Z = A @ V
+    else:  # 0 * NaN is never formed: only those that may attend to such a value get NaN
+        Z = A @ np.where(hidden, 0, V)
+        reached = np.broadcast_to(mask, A.shape).astype(V.dtype) @ hidden.astype(V.dtype)
+        Z = np.where(reached > 0, np.nan, Z).astype(V.dtype)
     return (Z, A) if return_weights else Z
 
 
@@ -253,24 +249,20 @@ class Attention:
 
     def _row_blocks(self, b, n, itemsize):
         """Slices of query rows; one that takes in all rows unless a single set is too long."""
-        rows = max(1, self.chunk_bytes // max(1, b * n * self.n_heads * itemsize))
-        if rows >= n or b > 1:
+        row_bytes = max(1, b * n * self.n_heads * itemsize)
+        if b > 1 or n * row_bytes <= self.chunk_bytes:
             return [slice(0, n)]
-        rows = max(rows, min(n, LONG_ROWS))
+        rows = max(1, LONG_FACTOR * self.chunk_bytes // row_bytes)
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
     def block(self, X, weights=None):
         """Describe sets X (b, n, d), token weights (b, n), for the kernels. O(b n d)."""
         reach = np.einsum("bnd,bnd->bn", X, X, dtype=np.float64).max(axis=1, initial=0)
-        if (
-            weights is None or self.mask == "diagonal"
-        ):  # each copy of a token sees itself alone
+        if weights is None or self.mask == "diagonal":  # each copy of a token sees itself alone
             return Block(X, None, None, reach, None)
         log2_weights = np.log2(weights)
         spread = np.abs(log2_weights).max(axis=1, initial=0)
-        return Block(
-            X, weights.astype(X.dtype), log2_weights.astype(X.dtype), reach, spread
-        )
+        return Block(X, weights.astype(X.dtype), log2_weights.astype(X.dtype), reach, spread)
 
     # Folding the parameters, and the gradient back through it
 
@@ -282,9 +274,7 @@ class Attention:
         W_K = params["W_K"].reshape(d, H, d_k)
         gram_Q = np.einsum("dhk,dhl->hkl", W_Q, W_Q, optimize=True)
         gram_K = np.einsum("dhk,dhl->hkl", W_K, W_K, optimize=True)
-        top_Q = np.linalg.eigvalsh(gram_Q)[:, -1].clip(
-            0
-        )  # squared largest singular values
+        top_Q = np.linalg.eigvalsh(gram_Q)[:, -1].clip(0)  # squared largest singular values
         top_K = np.linalg.eigvalsh(gram_K)[:, -1].clip(0)
         M = None
         if self._folds_keys(d):
@@ -306,12 +296,8 @@ class Attention:
         if "M" in d_folded:
             dM = d_folded["M"].reshape(d, H, d) * self._scale  # of S = scale X M X^T
             W_Q, W_K = (params[name].reshape(d, H, d_k) for name in ("W_Q", "W_K"))
-            out["W_Q"] = np.einsum("dhe,ehk->dhk", dM, W_K, optimize=True).reshape(
-                d, -1
-            )
-            out["W_K"] = np.einsum("dhe,dhk->ehk", dM, W_Q, optimize=True).reshape(
-                d, -1
-            )
+            out["W_Q"] = np.einsum("dhe,ehk->dhk", dM, W_K, optimize=True).reshape(d, -1)
+            out["W_K"] = np.einsum("dhe,dhk->ehk", dM, W_Q, optimize=True).reshape(d, -1)
         else:
             out["W_Q"] = d_folded["W_Q"] * self._scale  # dQ = dS K scale
             out["W_K"] = d_folded["W_K"] / LOG2_E  # dK = dS^T Q, with scale log2 e in Q
@@ -403,9 +389,7 @@ class Attention:
         dQ = np.empty((b, r, H, self.d_k), X.dtype)
         np.matmul(T, K, out=dQ.swapaxes(1, 2))
         _add(grads, "W_Q", X[:, rows].reshape(b * r, d).T @ dQ.reshape(b * r, -1))
-        dKT = np.matmul(
-            left[:, rows].transpose(0, 2, 3, 1), T
-        )  # dK^T = Q^T dS, (b, H, d_k, n)
+        dKT = np.matmul(left[:, rows].transpose(0, 2, 3, 1), T)  # dK^T = Q^T dS, (b, H, d_k, n)
         dK = np.ascontiguousarray(dKT.transpose(0, 3, 1, 2)).reshape(b * n, -1)
         _add(grads, "W_K", X.reshape(b * n, d).T @ dK)
 
@@ -420,6 +404,8 @@ class Attention:
         b, n, d = X.shape
         H, d_v = self.n_heads, self.d_v
         out = np.empty((b, n, self.n_features_out), X.dtype)
+        if n == 0:
+            return out, None
         left, right = self._scored(folded, X)
         V = X.reshape(b * n, d) @ folded.W_V
         V += folded.b_V
@@ -427,9 +413,7 @@ class Attention:
         row_blocks = self._row_blocks(b, n, X.itemsize)
         kept = None
         for rows in row_blocks:
-            U, inverse, lse, self_weight = self._weights(
-                folded, block, left, right, rows
-            )
+            U, inverse, lse, self_weight = self._weights(folded, block, left, right, rows)
             Z = out[:, rows, : H * d_v].reshape(b, -1, H, d_v)  # a view
             np.matmul(U.swapaxes(1, 2), V.swapaxes(1, 2), out=Z.swapaxes(1, 2))
             Z *= inverse[..., None]
@@ -456,16 +440,12 @@ class Attention:
         dZ_all = d_out[..., : H * d_v].reshape(b, n, H, d_v)
         Z_all = out[..., : H * d_v].reshape(b, n, H, d_v)
         dV = np.zeros((b, n, H, d_v), X.dtype)
-        VT = np.empty(
-            (b, H, d_v + 1, n), X.dtype
-        )  # values, and a row of ones for the constants
+        VT = np.empty((b, H, d_v + 1, n), X.dtype)  # values, and a row of ones for the constants
         VT[:, :, :d_v] = V.transpose(0, 2, 3, 1)
         VT[:, :, d_v] = 1
         grads = {}
         for rows in row_blocks:
-            U, inverse, _, self_weight = kept or self._weights(
-                folded, block, left, right, rows
-            )
+            U, inverse, _, self_weight = kept or self._weights(folded, block, left, right, rows)
             dZ = dZ_all[:, rows]
             G = np.empty((*dZ.shape[:-1], d_v + 1), X.dtype)  # (b, r, H, d_v + 1)
             np.multiply(dZ, inverse[..., None], out=G[..., :d_v])
@@ -475,9 +455,7 @@ class Attention:
                 d_self = d_out[:, rows, H * d_v + H :] * self_weight
                 const += d_lse - d_self
             np.multiply(const, inverse, out=G[..., d_v])
-            dV += np.matmul(
-                U.transpose(0, 2, 3, 1), G[..., :d_v].swapaxes(1, 2)
-            ).swapaxes(1, 2)
+            dV += np.matmul(U.transpose(0, 2, 3, 1), G[..., :d_v].swapaxes(1, 2)).swapaxes(1, 2)
             T = np.empty_like(U)
             np.matmul(G.swapaxes(1, 2), VT, out=T.swapaxes(1, 2))
             T *= U
@@ -506,9 +484,7 @@ class Attention:
         stats = np.zeros((b, 2 * H), X.dtype)
         kept = None
         for rows in row_blocks:
-            U, inverse, lse, self_weight = self._weights(
-                folded, block, left, right, rows
-            )
+            U, inverse, lse, self_weight = self._weights(folded, block, left, right, rows)
             p_rows = p[:, rows, None]
             c = p_rows * inverse  # (b, r, H)
             a += np.matmul(c.swapaxes(1, 2)[:, :, None, :], U.swapaxes(1, 2))
@@ -553,13 +529,9 @@ class Attention:
         right_2[:, :, 1] = 1
         u = right_2[:, :, 0, :, None]  # (b, H, n, 1)
         for rows in row_blocks:
-            U, inverse, _, self_weight = kept or self._weights(
-                folded, block, left, right, rows
-            )
+            U, inverse, _, self_weight = kept or self._weights(folded, block, left, right, rows)
             p_rows = p[:, rows, None]
-            m = (
-                np.matmul(U.swapaxes(1, 2), u)[..., 0].swapaxes(1, 2) * inverse
-            )  # (b, r, H)
+            m = np.matmul(U.swapaxes(1, 2), u)[..., 0].swapaxes(1, 2) * inverse  # (b, r, H)
             left_2 = np.empty((*inverse.shape, 2), X.dtype)
             np.multiply(p_rows, inverse, out=left_2[..., 0])
             const = -m
@@ -584,14 +556,15 @@ class Attention:
 
     def weights(self, folded, block):
         """Attention weights of every set, (b, n_heads, n, n). O(b n^2) memory."""
+        b, n, _ = block.X.shape
+        if n == 0:
+            return np.empty((b, self.n_heads, 0, 0), block.X.dtype)
         left, right = self._scored(folded, block.X)
-        U, inverse, _, _ = self._weights(
-            folded, block, left, right, slice(0, block.X.shape[1])
-        )
+        U, inverse, _, _ = self._weights(folded, block, left, right, slice(0, n))
         return (U * inverse[..., None]).swapaxes(1, 2)
 
 
-LONG_ROWS = 64  # query rows of a long set that are scored at a time, at the least
+LONG_FACTOR = 4  # a row block of a long set may take so many times chunk_bytes
 
 
 def _add(grads, name, part):
@@ -642,10 +615,7 @@ def _exp2(S, bound, allowed):
 def _init_tied(attention, n_features, rng):
     H, d_k, d_v = attention.n_heads, attention.d_k, attention.d_v
     W = np.hstack(
-        [
-            (0.3, 1, 2, 4)[h % 4] * _semi_orthogonal(n_features, d_k, rng)
-            for h in range(H)
-        ]
+        [(0.3, 1, 2, 4)[h % 4] * _semi_orthogonal(n_features, d_k, rng) for h in range(H)]
     )
     W_V = np.hstack([_semi_orthogonal(n_features, d_v, rng) for _ in range(H)])
     return {"W_Q": W, "W_K": W.copy(), "W_V": W_V, "b_V": np.zeros(H * d_v)}
@@ -674,8 +644,6 @@ INITS = {"tied": _init_tied, "identity": _init_identity, "glorot": _init_glorot}
 
 def _semi_orthogonal(n_rows, n_columns, rng):
     """A random matrix with orthonormal columns, or rows where there are fewer of these."""
-    Q, R = np.linalg.qr(
-        rng.normal(size=(max(n_rows, n_columns), min(n_rows, n_columns)))
-    )
+    Q, R = np.linalg.qr(rng.normal(size=(max(n_rows, n_columns), min(n_rows, n_columns))))
     Q *= np.where(np.diag(R) < 0, -1.0, 1.0)
     return Q if n_rows >= n_columns else Q.T

@@ -66,9 +66,7 @@ def as_ragged(X, *, estimator=None):
 
 
 def _read_ragged(X, estimator):
-    values = (
-        X.values if X.dtype in (np.float32, np.float64) else X.values.astype(np.float64)
-    )
+    values = X.values if X.dtype in (np.float32, np.float64) else X.values.astype(np.float64)
     ragged = RaggedArray._trusted(values, X.offsets, X.weights)
     _check_finite(ragged)
     return ragged
@@ -86,7 +84,7 @@ def _read_sequence(X, estimator):
     """A list or tuple: of sets, or of the equal-length rows of a dense array."""
     cells = [_numeric(cell, i) for i, cell in enumerate(X)]
     ndims = {cell.ndim for cell in cells if cell.size}
-    if ndims == {2} or (not ndims and any(cell.ndim == 2 for cell in cells)):
+    if ndims == {2} or (cells and not ndims):  # sets, or nothing but empty sets
         return _stack(cells)
     if ndims == {1}:
         lengths = {len(cell) for cell in cells}
@@ -110,7 +108,7 @@ def _read_array(X, estimator):
         return _read_masked(X, estimator)
     if X.dtype == object and (X.ndim == 1 or (X.ndim == 2 and X.shape[1] == 1)):
         cells = X.ravel()
-        if len(cells) and _is_cell(cells[0]):
+        if any(map(_is_cell, cells)):
             return _read_cells(cells, estimator)
     if X.ndim == 3:
         return _read_padded(X)
@@ -121,9 +119,7 @@ def _read_masked(X, estimator):
     """A masked array: a token that is masked throughout is padding."""
     mask = np.ma.getmaskarray(X)
     if X.ndim not in (2, 3):
-        raise ValueError(
-            f"A masked array must have 2 or 3 axes, but this one has {X.ndim}."
-        )
+        raise ValueError(f"A masked array must have 2 or 3 axes, but this one has {X.ndim}.")
     if X.ndim == 2:
         X, mask = X[:, None, :], mask[:, None, :]
     padding = mask.all(axis=-1)
@@ -155,9 +151,7 @@ def _without_padding(X, padding):
 
 def _read_dense(X, estimator):
     """A 2-D array or frame of numbers: one token a sample."""
-    values = check_array(
-        X, dtype=[np.float64, np.float32], estimator=estimator, input_name="X"
-    )
+    values = check_array(X, dtype=[np.float64, np.float32], estimator=estimator, input_name="X")
     return RaggedArray._trusted(values, np.arange(len(values) + 1, dtype=np.int64))
 
 
@@ -166,11 +160,7 @@ def _read_series(X, estimator):
 
 
 def _read_frame(X, estimator):
-    listed = [
-        name
-        for name, column in X.items()
-        if column.dtype.kind == "O" and len(column) and _is_cell(column.iloc[0])
-    ]
+    listed = _set_columns(X)
     if not listed:
         return _read_dense(X, estimator)
     if X.shape[1] > 1:
@@ -192,10 +182,26 @@ def _read_cells(cells, estimator):
                 "vectors. Use an empty list for a set without tokens."
             )
         tokens = _numeric(cell, i)
-        sets.append(
-            tokens.reshape(-1, 1) if tokens.ndim == 1 and tokens.size else tokens
-        )
+        sets.append(tokens.reshape(-1, 1) if tokens.ndim == 1 and tokens.size else tokens)
     return _stack(sets)
+
+
+def _set_columns(frame):
+    """Names of the columns of a frame whose cells hold sets."""
+    return [
+        name
+        for name, column in frame.items()
+        if column.dtype.kind == "O" and any(map(_is_cell, column))
+    ]
+
+
+def is_table(X):
+    """Whether X is a 2-D array or frame of numbers: one token a sample."""
+    if getattr(X, "ndim", 0) != 2:
+        return False
+    if _is_pandas(X, "DataFrame"):
+        return not _set_columns(X)
+    return getattr(X, "dtype", None) != object or not any(map(_is_cell, np.ravel(X)))
 
 
 def _is_pandas(X, name):
@@ -212,7 +218,7 @@ READERS = (
     (lambda X: _is_pandas(X, "DataFrame"), _read_frame),
     (
         lambda X: hasattr(X, "__array__") or hasattr(X, "__array_interface__"),
-        _read_dense,
+        lambda X, estimator: _read_array(np.asarray(X), estimator),
     ),
 )
 
@@ -235,33 +241,27 @@ def _as_float(X):
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
+_RAGGED_ROWS = "{} is not a rectangular array: its tokens have different numbers of features."
+
+
 def _numeric(cell, i=None):
     """The tokens of one cell as a numeric array, whatever nesting it comes in."""
     where = "X" if i is None else f"Set {i}"
     if issparse(cell):
-        raise TypeError(
-            f"{where} is sparse; sparse sets are not supported, use .toarray()."
-        )
+        raise TypeError(f"{where} is sparse; sparse sets are not supported, use .toarray().")
+    if np.ma.isMaskedArray(cell):
+        return _read_masked(cell[None], None).values
     try:
         array = np.asarray(cell)
     except ValueError as error:
-        raise ValueError(
-            f"{where} is not a rectangular array: its tokens have different numbers of features."
-        ) from error
-    if (
-        array.dtype == object
-    ):  # an array of arrays, as Parquet gives it back, or mixed numbers
-        try:
-            array = np.array([np.asarray(row, dtype=np.float64) for row in array])
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"{where} holds objects that are not numbers: a token is a vector of real "
-                f"numbers. ({error})"
-            ) from error
+        raise ValueError(_RAGGED_ROWS.format(where)) from error
+    if array.dtype == object and array.ndim:  # an array of arrays, as Parquet gives it back
+        rows = [_numeric(row, i) for row in array]
+        if len({row.shape for row in rows}) > 1:
+            raise ValueError(_RAGGED_ROWS.format(where))
+        array = np.array(rows)
     if array.dtype.kind == "c":
-        raise ValueError(
-            f"Complex data not supported: {where} has dtype {array.dtype}."
-        )
+        raise ValueError(f"Complex data not supported: {where} has dtype {array.dtype}.")
     if array.dtype.kind not in "fiub":
         raise TypeError(
             f"{where} has dtype {array.dtype}, but a token is a vector of real numbers. Look up "

@@ -22,8 +22,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._objective import Objective, chunks, pool_forward
+from ._threads import one_blas_thread
 from .attention import INITS, MASKS, Attention
-from .containers import as_ragged
+from .containers import as_ragged, is_table
 from .losses import LOSSES
 from .pooling import POOLINGS, MeanPooling
 from .ragged import RaggedArray
@@ -34,6 +35,7 @@ __all__ = ["AttentionContextualizer"]
 WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
 SCALER_BATCH = 2**14  # tokens whose mean and variance are taken at once
 EMPTY = ("zeros", "nan", "error")
+HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
 
 
 class _RaggedOutputMixin(TransformerMixin):
@@ -41,24 +43,27 @@ class _RaggedOutputMixin(TransformerMixin):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        wrapped = vars(cls).get("transform")
-        plain = getattr(wrapped, "__wrapped__", None)
-        if plain is not None:
-
-            @functools.wraps(plain)
-            def transform(self, X):
-                return (plain if self._is_ragged_out() else wrapped)(self, X)
-
-            cls.transform = transform
+        for name in ("transform", "fit_transform"):
+            wrapped = getattr(cls, name)  # by scikit-learn, in the class that defines it
+            if hasattr(wrapped, "__wrapped__"):
+                setattr(cls, name, _unless_ragged(wrapped.__wrapped__, wrapped))
 
     def _is_ragged_out(self):
         """Whether `transform` gives a RaggedArray."""
         return False
 
 
-class AttentionContextualizer(
-    ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixin, BaseEstimator
-):
+def _unless_ragged(plain, wrapped):
+    """The method as `set_output` wraps it, or as it was where the output is ragged."""
+
+    @functools.wraps(plain)
+    def method(self, *args, **kwargs):
+        return (plain if self._is_ragged_out() else wrapped)(self, *args, **kwargs)
+
+    return method
+
+
+class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixin, BaseEstimator):
     """Contextual token vectors by attention that is learned from a loss.
 
     Each sample is a set of token vectors. `fit` learns the projections of a layer of
@@ -296,6 +301,8 @@ class AttentionContextualizer(
             )
         attention, pooling = self._parts()
         if y is None:
+            for name in HEAD:  # of an earlier fit
+                self.__dict__.pop(name, None)
             self._standardise(ragged, weight)
             start = self._start(attention, pooling, ragged.n_features)
             self._store(attention, pooling, start)
@@ -307,14 +314,15 @@ class AttentionContextualizer(
             self.token_mean_ if self.standardize else None, self.token_scale_,
         )  # fmt: skip
         theta0 = objective.layout.pack(self._start_with_head(objective))
-        result = minimize(
-            objective.value_and_grad,
-            theta0,
-            self._print_iteration if self.verbose else None,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        with one_blas_thread():
+            result = minimize(
+                objective.value_and_grad,
+                theta0,
+                self._print_iteration if self.verbose else None,
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+            )
         self._store(attention, pooling, objective.layout.unpack(result.theta), result)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
@@ -336,6 +344,10 @@ class AttentionContextualizer(
                 raise TypeError(f"{name} must be an integer, but is {value!r}.")
             if value < least:
                 raise ValueError(f"{name} must be {least} or more, but is {value}.")
+        for name in ("score_statistics", "standardize", "warm_start"):
+            value = getattr(self, name)
+            if not isinstance(value, (bool, np.bool_)):
+                raise TypeError(f"{name} must be True or False, but is {value!r}.")
         for name in ("alpha", "tol", "scale"):
             value = getattr(self, name)
             if name == "scale" and value is None:
@@ -343,9 +355,7 @@ class AttentionContextualizer(
             if not isinstance(value, (int, float, np.integer, np.floating)):
                 raise TypeError(f"{name} must be a number, but is {value!r}.")
             if not np.isfinite(value) or (value < 0 and name != "scale"):
-                raise ValueError(
-                    f"{name} must be finite and 0 or more, but is {value}."
-                )
+                raise ValueError(f"{name} must be finite and 0 or more, but is {value}.")
         for name, names in (
             ("mask", (None, *MASKS)),
             ("loss", ("auto", *LOSSES)),
@@ -354,28 +364,18 @@ class AttentionContextualizer(
         ):
             value = getattr(self, name)
             if not (value is None or isinstance(value, str)) or value not in names:
-                raise ValueError(
-                    f"{name} must be one of {list(names)}, but is {value!r}."
-                )
+                raise ValueError(f"{name} must be one of {list(names)}, but is {value!r}.")
         pooling = self.pooling
         if isinstance(pooling, str) and pooling not in POOLINGS:
-            raise ValueError(
-                f"pooling must be one of {list(POOLINGS)}, but is {pooling!r}."
-            )
-        if (
-            pooling is not None
-            and not isinstance(pooling, str)
-            and not hasattr(pooling, "forward")
-        ):
+            raise ValueError(f"pooling must be one of {list(POOLINGS)}, but is {pooling!r}.")
+        if pooling is not None and not isinstance(pooling, str) and not hasattr(pooling, "forward"):
             raise TypeError(
                 f"pooling must be one of {list(POOLINGS)}, None or a pooling layer, but is "
                 f"{pooling!r}."
             )
         if isinstance(self.init, str):
             if self.init not in INITS:
-                raise ValueError(
-                    f"init must be one of {list(INITS)}, but is {self.init!r}."
-                )
+                raise ValueError(f"init must be one of {list(INITS)}, but is {self.init!r}.")
         elif not isinstance(self.init, dict):
             raise TypeError(
                 f"init must be one of {list(INITS)} or a dict of arrays, but is of type "
@@ -385,25 +385,21 @@ class AttentionContextualizer(
     def _parts(self):
         """The layers by name; the pooling None where tokens are wanted."""
         attention = Attention(
-            self.n_heads,
-            self.d_k,
-            self.d_v,
+            int(self.n_heads),
+            int(self.d_k),
+            int(self.d_v),
             self.mask,
             self.score_statistics,
             self.scale,
         )
-        pooling = (
-            POOLINGS[self.pooling]() if isinstance(self.pooling, str) else self.pooling
-        )
+        pooling = POOLINGS[self.pooling]() if isinstance(self.pooling, str) else self.pooling
         return attention, pooling
 
     def _read(self, X, *, reset):
         """Sets ready for the layers: checked, without the tokens of weight 0."""
         ragged = as_ragged(X, estimator=self)
-        if getattr(X, "ndim", 3) == 2 and ragged.n_features == np.shape(X)[1]:
-            validate_data(
-                self, X, reset=reset, skip_check_array=True
-            )  # names, and their number
+        if is_table(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)  # names, and their number
         elif reset:
             self.n_features_in_ = ragged.n_features
             if hasattr(self, "feature_names_in_"):
@@ -468,11 +464,7 @@ class AttentionContextualizer(
                     f"{classes[0]!r}."
                 )
             previous = getattr(self, "classes_", None)
-            if (
-                self.warm_start
-                and previous is not None
-                and not np.array_equal(previous, classes)
-            ):
+            if self.warm_start and previous is not None and not np.array_equal(previous, classes):
                 raise ValueError(
                     f"warm_start=True needs the classes of the last fit, {previous}, but y holds "
                     f"{classes}."
@@ -482,9 +474,7 @@ class AttentionContextualizer(
                 weight = weight * compute_sample_weight(self.class_weight, y)
             return loss, encoded, len(classes) if len(classes) > 2 else 1, weight
         if self.class_weight is not None:
-            raise ValueError(
-                f"class_weight goes with loss='log_loss', but the loss is {name!r}."
-            )
+            raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
         self.__dict__.pop("classes_", None)  # of an earlier fit on labels
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         if y.ndim > 2:
@@ -494,9 +484,7 @@ class AttentionContextualizer(
         self._y_mean, self._y_scale = np.zeros(y.shape[1]), np.ones(y.shape[1])
         if loss.scales_target:
             self._y_mean = np.average(y, axis=0, weights=weight)
-            spread = np.sqrt(
-                np.average((y - self._y_mean) ** 2, axis=0, weights=weight)
-            )
+            spread = np.sqrt(np.average((y - self._y_mean) ** 2, axis=0, weights=weight))
             self._y_scale = np.where(spread > 0, spread, 1.0)
         return loss, (y - self._y_mean) / self._y_scale, y.shape[1], weight
 
@@ -511,7 +499,8 @@ class AttentionContextualizer(
             token_weight = token_weight * X.weights
         scaler = StandardScaler()
         for batch in gen_batches(X.n_tokens, SCALER_BATCH):
-            scaler.partial_fit(X.values[batch], sample_weight=token_weight[batch])
+            if token_weight[batch].any():  # a class may have weight 0
+                scaler.partial_fit(X.values[batch], sample_weight=token_weight[batch])
         self.token_mean_, self.token_scale_ = scaler.mean_, scaler.scale_
 
     def _start(self, attention, pooling, n_features):
@@ -525,9 +514,7 @@ class AttentionContextualizer(
             named = {name: getattr(self, name + "_") for name in shapes}
         for name, array in named.items():
             if name not in shapes:
-                raise ValueError(
-                    f"init has an array {name!r}, but must name {list(shapes)}."
-                )
+                raise ValueError(f"init has an array {name!r}, but must name {list(shapes)}.")
             array = np.asarray(array, dtype=np.float64)
             if array.shape != shapes[name]:
                 raise ValueError(
@@ -537,8 +524,14 @@ class AttentionContextualizer(
             start[name] = array
         if pooling is not None:
             start |= pooling.init_params(attention.n_features_out, rng)
-        if self.warm_start and hasattr(self, "pooling_params_"):
-            start |= self.pooling_params_
+        if self.warm_start and pooling is not None:
+            for name, array in getattr(self, "pooling_params_", {}).items():
+                if array.shape != start.get(name, array).shape:
+                    raise ValueError(
+                        f"{name} to start from has shape {array.shape}, but must have "
+                        f"{start[name].shape}."
+                    )
+                start[name] = array
         return start
 
     def _start_with_head(self, objective):
@@ -552,10 +545,7 @@ class AttentionContextualizer(
             objective.loss.start(objective.y, objective.sample_weight),
             layout.shapes["intercept"],
         )
-        if (
-            self.warm_start
-            and getattr(self, "coef_", np.empty(0)).shape == start["coef"].shape
-        ):
+        if self.warm_start and getattr(self, "coef_", np.empty(0)).shape == start["coef"].shape:
             start["coef"], start["intercept"] = self.coef_, self.intercept_
             if not objective.loss.is_classifier:
                 start["coef"] = self.coef_ / self._y_scale[:, None]
@@ -586,6 +576,22 @@ class AttentionContextualizer(
 
     # Applying
 
+    def get_feature_names_out(self, input_features=None):
+        """Names of the output columns: the lower-cased class name and a number.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Compared with `feature_names_in_` where there are such names, else not used.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            One name per column.
+        """
+        named = hasattr(self, "feature_names_in_")
+        return super().get_feature_names_out(input_features if named else None)
+
     def transform(self, X):
         """Contextual vectors, pooled to one per set, or one per token with ``pooling=None``.
 
@@ -606,10 +612,10 @@ class AttentionContextualizer(
         attention, pooling = self._parts()
         folded = attention.fold(self._attention_params(), X.dtype)
         out = np.empty((len(X), self._n_features_out), X.dtype)
-        for chunk in self._chunks(X, attention, pooling):
-            out[chunk.sets] = pool_forward(
-                attention, pooling, folded, self.pooling_params_, chunk
-            )[0]
+        with one_blas_thread():
+            for chunk in self._chunks(X, attention, pooling):
+                pooled, _ = pool_forward(attention, pooling, folded, self.pooling_params_, chunk)
+                out[chunk.sets] = pooled
         if self.empty == "nan":
             out[X.lengths == 0] = np.nan
         return out
@@ -633,8 +639,9 @@ class AttentionContextualizer(
         attention, _ = self._parts()
         folded = attention.fold(self._attention_params(), X.dtype)
         out = np.empty((X.n_tokens, attention.n_features_out), X.dtype)
-        for chunk in self._chunks(X, attention, None):
-            out[chunk.rows] = attention.forward(folded, chunk.block)[0]
+        with one_blas_thread():
+            for chunk in self._chunks(X, attention, None):
+                out[chunk.rows] = attention.forward(folded, chunk.block)[0]
         return RaggedArray(out, X.offsets, X.weights)
 
     def attention_weights(self, X):
@@ -668,13 +675,12 @@ class AttentionContextualizer(
             )
         attention, _ = self._parts()
         folded = attention.fold(self._attention_params(), X.dtype)
-        weights = [np.empty((self.n_heads, 0, 0), X.dtype)] * len(X)
-        for chunk in self._chunks(X, attention, None):
-            if chunk.rows.size:
-                for i, A in zip(
-                    chunk.sets, attention.weights(folded, chunk.block), strict=True
-                ):
-                    weights[i] = A
+        weights = [None] * len(X)
+        with one_blas_thread():
+            for chunk in self._chunks(X, attention, None):
+                A = attention.weights(folded, chunk.block)
+                for i, A_i in zip(chunk.sets, A, strict=True):
+                    weights[i] = A_i
         return weights
 
     def _chunks(self, X, attention, pooling):
@@ -692,4 +698,10 @@ def _generator(random_state):
     """A Generator from whatever seeds; the global NumPy state is left alone."""
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"random_state must be None, an integer of 0 or more, a RandomState or a Generator, "
+            f"but is {random_state!r}."
+        ) from error

@@ -166,9 +166,7 @@ class GammaLoss(_Elementwise):
     def check(self, y):
         """Refuse targets that have no gamma deviance."""
         if np.any(y <= 0):
-            raise ValueError(
-                f"loss='gamma' needs targets above 0, but the least is {y.min()}."
-            )
+            raise ValueError(f"loss='gamma' needs targets above 0, but the least is {y.min()}.")
 
     def start(self, y_true, sample_weight):
         """Raw prediction to start from: the log of the mean."""

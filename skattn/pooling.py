@@ -147,7 +147,8 @@ class StatsPooling(_WithoutParameters):
         """Gradient of the tokens, (n_tokens, k), and of the parameters, none."""
         tokens, p, centred, std, low, top = cache
         d_mean, d_std, d_low, d_top = np.split(d_pooled, 4, axis=1)
-        slope = np.divide(d_std, std, out=np.zeros_like(std), where=std > 0)
+        round_off = 8 * np.finfo(std.dtype).eps * np.maximum(np.abs(low), np.abs(top))
+        slope = np.divide(d_std, std, out=np.zeros_like(std), where=std > round_off)
         d_tokens = p[:, None] * (tokens.repeat(d_mean) + tokens.repeat(slope) * centred)
         d_tokens += _first_at(tokens, low) * tokens.repeat(d_low)
         d_tokens += _first_at(tokens, top) * tokens.repeat(d_top)
@@ -200,9 +201,7 @@ class AttentionPooling:
         tokens, q, pi, pooled = cache
         d_rows = tokens.repeat(d_pooled)
         # softmax: d_score_i = pi_i (z_i - pooled) . d_pooled
-        d_scores = pi[:, 0] * np.einsum(
-            "tk,tk->t", tokens.values - tokens.repeat(pooled), d_rows
-        )
+        d_scores = pi[:, 0] * np.einsum("tk,tk->t", tokens.values - tokens.repeat(pooled), d_rows)
         d_tokens = pi * d_rows + d_scores[:, None] * q
         return d_tokens, {"q": d_scores @ tokens.values}
 

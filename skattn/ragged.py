@@ -75,11 +75,7 @@ class RaggedArray:
                 "integer array of n_samples + 1 entries."
             )
         offsets = offsets.astype(np.int64, copy=False)
-        if (
-            offsets[0] != 0
-            or offsets[-1] != len(values)
-            or np.any(np.diff(offsets) < 0)
-        ):
+        if offsets[0] != 0 or offsets[-1] != len(values) or np.any(np.diff(offsets) < 0):
             raise ValueError(
                 f"offsets run from {offsets[0]} to {offsets[-1]}, but must rise from 0 to the "
                 f"number of tokens, {len(values)}, without a step back."
@@ -256,19 +252,14 @@ class RaggedArray:
         )
 
     def __eq__(self, other):
-        raise TypeError(
-            "RaggedArrays are not compared by ==; compare .values and .offsets."
-        )
+        raise TypeError("RaggedArrays are not compared by ==; compare .values and .offsets.")
 
     __hash__ = None
 
     # Taking sets
 
     def __iter__(self):
-        return (
-            self.values[a:b]
-            for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True)
-        )
+        return (self.values[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
     def __getitem__(self, key):
         if isinstance(key, tuple):  # scikit-learn indexes X[rows, ...]
@@ -281,9 +272,7 @@ class RaggedArray:
             key = key[0]
         if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
             if not -self.n_samples <= key < self.n_samples:
-                raise IndexError(
-                    f"Set {key} is out of range: there are {self.n_samples} sets."
-                )
+                raise IndexError(f"Set {key} is out of range: there are {self.n_samples} sets.")
             key = int(key) % self.n_samples
             return self.values[self.offsets[key] : self.offsets[key + 1]]
         if key is Ellipsis:
@@ -373,9 +362,7 @@ class RaggedArray:
 
     def _reduce(self, ufunc):
         n_samples, lengths = self.n_samples, self.lengths
-        if (
-            n_samples and lengths[0] and np.all(lengths == lengths[0])
-        ):  # an equal-length block
+        if n_samples and lengths[0] and np.all(lengths == lengths[0]):  # an equal-length block
             return ufunc.reduce(self.values.reshape(n_samples, lengths[0], -1), axis=1)
         out = np.zeros((n_samples, self.n_features), dtype=self.dtype)
         filled = np.flatnonzero(lengths)  # reduceat misreads an empty segment
@@ -522,6 +509,4 @@ class RaggedArray:
 
 def _offsets(lengths):
     """Offsets (n + 1,) of segments that have the given lengths (n,)."""
-    return np.concatenate(
-        [np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)]
-    )
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])

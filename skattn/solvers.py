@@ -85,9 +85,7 @@ class ScipySolver:
 
 _EPS = np.finfo(float).eps
 SOLVERS = {
-    "lbfgs": ScipySolver(
-        "L-BFGS-B", {"gtol": 0.0, "ftol": 4 * _EPS, "maxcor": 10, "maxls": 50}
-    ),
+    "lbfgs": ScipySolver("L-BFGS-B", {"gtol": 0.0, "ftol": 4 * _EPS, "maxcor": 10, "maxls": 50}),
     "bfgs": ScipySolver("BFGS", {"gtol": 0.0}),
     "cg": ScipySolver("CG", {"gtol": 0.0}),
     "newton-cg": ScipySolver("Newton-CG", {"xtol": 4 * _EPS}),
@@ -119,24 +117,19 @@ class _Track:
         self.n_calls += 1
         if not (np.isfinite(value) and np.all(np.isfinite(grad))):
             raise _Stop("non-finite")
-        value, theta = float(value), theta.copy()
-        if value < self.loss:
-            self.theta, self.loss, self.grad_norm = (
-                theta,
-                value,
-                float(np.abs(grad).max(initial=0)),
-            )
-        self.recent = [(theta, value, grad.copy()), *self.recent[:2]]
-        return value, grad
+        value, theta, grad = float(value), theta.copy(), np.array(grad)
+        grad_norm = float(np.abs(grad).max(initial=0))
+        if (value, grad_norm) < (self.loss, self.grad_norm):  # of equal points the flattest
+            self.theta, self.loss, self.grad_norm = theta, value, grad_norm
+        self.recent = [(theta, value, grad), *self.recent[:2]]
+        return value, grad.copy()
 
     def iterated(self, theta):
         """Take note of an iteration that ended at theta, and stop where it is enough."""
         value, grad = self(np.asarray(theta))
         self.curve.append(value)
         if self.callback is not None:
-            self.callback(
-                len(self.curve) - 1, value, float(np.abs(grad).max(initial=0))
-            )
+            self.callback(len(self.curve) - 1, value, float(np.abs(grad).max(initial=0)))
         if self.grad_norm <= self.tol:
             raise _Stop("gradient")
         if len(self.curve) > self.max_iter:
@@ -199,9 +192,7 @@ def minimize(
     message = ""
     try:
         track.iterated(theta0)
-        options = method.options | {
-            "maxfun" if method.method == "TNC" else "maxiter": 10**9
-        }
+        options = method.options | {"maxfun" if method.method == "TNC" else "maxiter": 10**9}
         if method.method == "L-BFGS-B":
             options["maxfun"] = 10**9
         result = optimize.minimize(
@@ -222,16 +213,11 @@ def minimize(
     if not track.n_calls or not np.isfinite(track.loss):
         if reason == "non-finite":
             raise ValueError(
-                "The objective or its gradient is not finite at the start. "
-                + _ADVICE["non-finite"]
+                "The objective or its gradient is not finite at the start. " + _ADVICE["non-finite"]
             )
-        return SolverResult(
-            theta0, np.inf, 0, False, reason, _MESSAGES[reason], np.inf, []
-        )
+        return SolverResult(theta0, np.inf, 0, False, reason, _MESSAGES[reason], np.inf, [])
     n_iter = max(0, len(track.curve) - 1)
-    if track.loss < min(
-        track.curve, default=np.inf
-    ):  # a line search that was cut short
+    if track.loss < min(track.curve, default=np.inf):  # a line search that was cut short
         track.curve.append(track.loss)
     converged = track.grad_norm <= tol
     if converged and reason != "interrupted":

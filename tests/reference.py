@@ -12,9 +12,7 @@ def attention_loop(Q, K, V, mask=None, scale=None):
     A, Z = np.zeros((n, m)), np.zeros((n, V.shape[1]))
     for i in range(n):
         keys = [j for j in range(m) if mask is None or mask[i][j]]
-        scores = {
-            j: scale * sum(q * k for q, k in zip(Q[i], K[j], strict=True)) for j in keys
-        }
+        scores = {j: scale * sum(q * k for q, k in zip(Q[i], K[j], strict=True)) for j in keys}
         top = max(scores.values(), default=0.0)
         total = sum(math.exp(s - top) for s in scores.values())
         for j in keys:
@@ -24,9 +22,7 @@ def attention_loop(Q, K, V, mask=None, scale=None):
     return A, Z
 
 
-def layer(
-    params, X, weights=None, *, n_heads, mask=None, score_statistics=True, scale=None
-):
+def layer(params, X, weights=None, *, n_heads, mask=None, score_statistics=True, scale=None):
     """Token outputs (n, k) and weights (n_heads, n, n) of one set X (n, d), plainly."""
     n = len(X)
     w = np.ones(n) if weights is None or mask == "diagonal" else weights
@@ -36,10 +32,7 @@ def layer(
         "exclude_self": ~np.eye(n, dtype=bool),
         "diagonal": np.eye(n, dtype=bool),
     }[mask]
-    split = [
-        np.split(params[name], n_heads, axis=-1)
-        for name in ("W_Q", "W_K", "W_V", "b_V")
-    ]
+    split = [np.split(params[name], n_heads, axis=-1) for name in ("W_Q", "W_K", "W_V", "b_V")]
     Zs, lses, selves, As = [], [], [], []
     for W_Q, W_K, W_V, b_V in zip(*split, strict=True):
         Q, K, V = X @ W_Q, X @ W_K, X @ W_V + b_V

@@ -11,6 +11,7 @@ from skattn import scaled_dot_product_attention
 from skattn.attention import INITS, MASKS, Attention
 
 MASK_NAMES = [None, *MASKS]
+WEIGHTED_MASKS = [(mask, False) for mask in MASK_NAMES] + [(None, True), ("diagonal", True)]
 SHAPES = [
     (3, 1, 4),
     (2, 2, 3),
@@ -21,10 +22,7 @@ SHAPES = [
 
 def make(rng, d, dtype=np.float64, spread=0.7, **kwargs):
     attention = Attention(**kwargs)
-    params = {
-        name: spread * rng.normal(size=shape)
-        for name, shape in attention.shapes(d).items()
-    }
+    params = {name: spread * rng.normal(size=shape) for name, shape in attention.shapes(d).items()}
     return attention, params
 
 
@@ -56,9 +54,7 @@ def test_function_equals_a_triple_loop(masked, scale):
     mask = rng.random((5, 7)) < 0.5 if masked else None
     if masked:
         mask[2] = False
-    Z, A = scaled_dot_product_attention(
-        Q, K, V, mask=mask, scale=scale, return_weights=True
-    )
+    Z, A = scaled_dot_product_attention(Q, K, V, mask=mask, scale=scale, return_weights=True)
     A_loop, Z_loop = attention_loop(Q, K, V, mask, scale)
     assert_allclose(A, A_loop, atol=1e-14)
     assert_allclose(Z, Z_loop, atol=1e-13)
@@ -74,9 +70,7 @@ def test_function_equals_pytorch():
     theirs = torch.nn.functional.scaled_dot_product_attention(
         *map(torch.tensor, (Q, K, V)), attn_mask=torch.tensor(mask)
     )
-    assert_allclose(
-        scaled_dot_product_attention(Q, K, V, mask=mask), theirs, atol=1e-12
-    )
+    assert_allclose(scaled_dot_product_attention(Q, K, V, mask=mask), theirs, atol=1e-12)
 
 
 def test_function_never_uses_a_masked_slot():
@@ -129,14 +123,9 @@ def test_token_weights_equal_the_formula(shape, mask):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("mask", MASK_NAMES)
+@pytest.mark.parametrize(("mask", "weighted"), WEIGHTED_MASKS)
 @pytest.mark.parametrize("score_statistics", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_pooled_outputs_are_sums_of_token_outputs(
-    shape, mask, score_statistics, weighted
-):
-    if weighted and mask in ("causal", "exclude_self"):
-        pytest.skip("token weights have no meaning under this mask")
+def test_pooled_outputs_are_sums_of_token_outputs(shape, mask, score_statistics, weighted):
     rng = np.random.default_rng(2)
     attention, params = make(
         rng,
@@ -205,18 +194,15 @@ def central(f, params, direction, step=1e-6):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("mask", MASK_NAMES)
+@pytest.mark.parametrize(("mask", "weighted"), WEIGHTED_MASKS)
 @pytest.mark.parametrize("score_statistics", [True, False])
 @pytest.mark.parametrize("d_k", [2, 6])
-@pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("chunk_bytes", [2**19, 400])  # 400: row by row blocks
 def test_backward_is_the_derivative_of_forward(
     shape, mask, score_statistics, d_k, weighted, fused, chunk_bytes, monkeypatch
 ):
-    if weighted and mask in ("causal", "exclude_self"):
-        pytest.skip("token weights have no meaning under this mask")
-    monkeypatch.setattr("skattn.attention.LONG_ROWS", 2)
+    monkeypatch.setattr("skattn.attention.LONG_FACTOR", 1)
     rng = np.random.default_rng(5)
     attention, params = make(
         rng,
@@ -236,17 +222,13 @@ def test_backward_is_the_derivative_of_forward(
     def run(params):
         folded = attention.fold(params, X.dtype)
         return (
-            attention.attend_pool(folded, block, p)
-            if fused
-            else attention.forward(folded, block)
+            attention.attend_pool(folded, block, p) if fused else attention.forward(folded, block)
         )
 
     out, cache = run(params)
     d_out = rng.normal(size=out.shape)
     back = attention.attend_pool_backward if fused else attention.backward
-    grads = attention.unfold(
-        params, back(attention.fold(params, X.dtype), cache, d_out)
-    )
+    grads = attention.unfold(params, back(attention.fold(params, X.dtype), cache, d_out))
     assert set(grads) == set(params)
     for name in params:
         direction = {k: np.zeros_like(v) for k, v in params.items()}
@@ -257,7 +239,7 @@ def test_backward_is_the_derivative_of_forward(
 
 
 def test_chunks_and_row_blocks_change_nothing(monkeypatch):
-    monkeypatch.setattr("skattn.attention.LONG_ROWS", 3)
+    monkeypatch.setattr("skattn.attention.LONG_FACTOR", 1)
     rng = np.random.default_rng(6)
     attention, params = make(rng, 5, n_heads=2, d_k=3, d_v=4)
     X = rng.normal(size=(1, 50, 5))
@@ -309,9 +291,7 @@ def test_tied_start_is_semi_orthogonal_at_the_scales_of_the_heads():
     attention = Attention(n_heads=5, d_k=3, d_v=2)
     params = attention.init_params(7, np.random.default_rng(0), "tied")
     assert_array_equal(params["W_Q"], params["W_K"])
-    for scale, W in zip(
-        (0.3, 1, 2, 4, 0.3), np.split(params["W_Q"], 5, axis=1), strict=True
-    ):
+    for scale, W in zip((0.3, 1, 2, 4, 0.3), np.split(params["W_Q"], 5, axis=1), strict=True):
         assert_allclose(W.T @ W, scale**2 * np.eye(3), atol=1e-12)
 
 

@@ -25,9 +25,7 @@ def make(
 ):
     rng = np.random.default_rng(seed)
     sets = [rng.normal(size=(n, d)) for n in SIZES]
-    weights = (
-        [rng.integers(1, 4, size=n).astype(float) for n in SIZES] if weighted else None
-    )
+    weights = [rng.integers(1, 4, size=n).astype(float) for n in SIZES] if weighted else None
     X = RaggedArray.from_list(sets, weights)
     y = {
         "log_loss": np.arange(len(SIZES)) % max(2, n_outputs),
@@ -75,9 +73,7 @@ def test_gradient_for_every_loss_and_pooling(loss, pooling, n_outputs):
 @pytest.mark.parametrize("mask", [None, *MASKS])
 @pytest.mark.parametrize("n_heads", [1, 3])
 @pytest.mark.parametrize("score_statistics", [True, False])
-def test_gradient_for_every_mask_and_head_count(
-    pooling, mask, n_heads, score_statistics
-):
+def test_gradient_for_every_mask_and_head_count(pooling, mask, n_heads, score_statistics):
     check_gradient(
         *make(
             pooling=pooling,
@@ -97,8 +93,8 @@ def test_gradient_with_token_weights(pooling, mask):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_gradient_by_row_blocks(pooling, monkeypatch):
-    monkeypatch.setattr("skattn.attention.LONG_ROWS", 2)
-    objective, theta, rng = make(pooling=pooling, chunk_bytes=64)
+    monkeypatch.setattr("skattn.attention.LONG_FACTOR", 1)
+    objective, theta, rng = make(pooling=pooling, chunk_bytes=200)
     assert len(objective.attention._row_blocks(1, 6, 8)) == 3
     value, grad = make(pooling=pooling)[0].value_and_grad(theta)
     blocked = objective.value_and_grad(theta)
@@ -139,9 +135,7 @@ def test_integer_weights_equal_repeated_sets_and_tokens(pooling):
         np.ones(4), 1, *parts,
     )  # fmt: skip
     theta = 0.5 * rng.normal(size=one.layout.size)
-    for mine, other in zip(
-        one.value_and_grad(theta), two.value_and_grad(theta), strict=True
-    ):
+    for mine, other in zip(one.value_and_grad(theta), two.value_and_grad(theta), strict=True):
         assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
 
 

@@ -1,0 +1,38 @@
+"""Fixtures that the whole suite shares."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def rng():
+    """A generator with a fixed seed, fresh for every test."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def seed_tokens():
+    """The textbook's three tokens, cat, dog and phone: array of shape (3, 2)."""
+    return np.array([[1.0, 0.5], [0.8, 0.6], [-0.5, 1.0]])
+
+
+@pytest.fixture
+def awkward_sets():
+    """Sets of 4, 0, 1, 4, 23, 2 and 0 tokens with 3 features each."""
+    generator = np.random.default_rng(1)
+    return [generator.normal(size=(n, 3)) for n in (4, 0, 1, 4, 23, 2, 0)]
+
+
+@pytest.fixture(scope="session")
+def data_dir():
+    """The folder of real data sets: the variable SKATTN_DATA, else ../shared/data."""
+    named = os.environ.get("SKATTN_DATA")
+    folder = Path(named) if named else REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"real data not found at {folder}; set SKATTN_DATA to the folder that holds it")
+    return folder

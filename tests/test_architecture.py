@@ -1,0 +1,166 @@
+"""The table of modules: imports point one way, and `import skattn` loads little."""
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skattn
+
+PACKAGE = Path(skattn.__file__).parent
+
+# A module imports modules of lower levels only, and those of its own level that stand here.
+LEVELS = {
+    "_optional": 0,
+    "_threads": 0,
+    "ragged": 0,
+    "losses": 0,
+    "solvers": 0,
+    "containers": 1,
+    "attention": 1,
+    "pooling": 1,
+    "_objective": 2,
+    "contextualizer": 3,
+    "predictors": 3,
+    "preprocessing": 3,
+    "datasets": 3,
+    "pipelines": 4,
+    "inspection": 4,
+    "distributed": 4,
+    "display": 5,
+}
+SAME_LEVEL = {("predictors", "contextualizer")}
+
+# What is more than a matter of levels: these modules import no others than these.
+ONLY = {
+    "_optional": set(),
+    "_threads": set(),
+    "ragged": set(),
+    "losses": set(),
+    "solvers": set(),
+    "containers": {"ragged", "_optional"},
+    "attention": {"ragged", "_optional"},
+    "pooling": {"ragged"},
+    "preprocessing": {"ragged", "containers", "pooling", "_optional"},
+    "datasets": {"ragged", "_optional"},
+    "inspection": {"ragged", "attention", "_objective", "containers", "_optional", "_threads"},
+    "distributed": {"contextualizer", "_objective", "containers", "ragged", "_optional"},
+    "display": {"inspection", "ragged", "containers", "_optional"},
+}
+
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+
+
+def imports_of(module):
+    """Modules of skattn that a module imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            assert node.level == 1, f"{module} reaches out of the package"
+            named = [node.module] if node.module else [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            named = [node.module] if node.module.split(".")[0] == "skattn" else []
+        elif isinstance(node, ast.Import):
+            named = [a.name for a in node.names if a.name.split(".")[0] == "skattn"]
+        else:
+            continue
+        for name in named:
+            parts = [part for part in name.split(".") if part != "skattn"]
+            found.add(parts[0] if parts else "skattn")
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_has_its_level(module):
+    assert module in LEVELS, f"{module} has no level: give it one in the table, and say why"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_to_lower_levels(module):
+    for other in imports_of(module):
+        assert other in LEVELS, f"{module} imports {other}, which has no level"
+        lower = LEVELS[other] < LEVELS[module]
+        assert lower or (module, other) in SAME_LEVEL, f"{module} must not import {other}"
+    if module in ONLY:
+        assert imports_of(module) <= ONLY[module]
+
+
+def test_imports_have_no_cycle():
+    graph = {module: imports_of(module) for module in MODULES}
+    while graph:
+        free = [module for module, others in graph.items() if not others & graph.keys()]
+        assert free, f"a cycle of imports runs through {sorted(graph)}"
+        for module in free:
+            del graph[module]
+
+
+def test_a_cycle_would_be_seen(tmp_path, monkeypatch):
+    for name, other in (("losses", "solvers"), ("solvers", "losses")):
+        (tmp_path / f"{name}.py").write_text(f"def f():\n    from .{other} import g\n")
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    monkeypatch.setitem(globals(), "MODULES", ["losses", "solvers"])
+    with pytest.raises(AssertionError, match="cycle"):
+        test_imports_have_no_cycle()
+    with pytest.raises(AssertionError, match="losses must not import solvers"):
+        test_imports_point_to_lower_levels("losses")
+
+
+PUBLIC = ["skattn", *(f"skattn.{name}" for name in MODULES if not name.startswith("_"))]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_a_public_module_says_what_is_public(module):
+    loaded = importlib.import_module(module)
+    assert sorted(set(loaded.__all__)) == sorted(loaded.__all__)
+    for name in loaded.__all__:
+        assert hasattr(loaded, name)
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_what_is_public_has_a_docstring(module):
+    loaded = importlib.import_module(module)
+    assert loaded.__doc__
+    for name in loaded.__all__:
+        item = getattr(loaded, name)
+        if callable(item):
+            assert item.__doc__, f"{module}.{name} has no docstring"
+
+
+LOADS = """
+import sys
+import numpy, scipy, sklearn, sklearn.base, sklearn.preprocessing  # these may load what they like
+before = set(sys.modules)
+import skattn
+loaded = {name.split(".")[0] for name in set(sys.modules) - before}
+print(*sorted(loaded & {"pandas", "matplotlib", "torch", "polars", "pyarrow", "awkward", "dask"}))
+"""
+
+
+def test_importing_loads_no_optional_library():
+    done = subprocess.run([sys.executable, "-c", LOADS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
+
+
+ABSENT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pandas", "matplotlib", "torch", "polars", "pyarrow", "awkward", "dask"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import skattn
+
+X, y = [[[1.0], [2.0]], [[3.0], [1.0], [0.0]], []], [0, 1, 0]
+skattn.AttentionContextualizer(max_iter=0).fit(X, y).transform(X)
+"""
+
+
+def test_everything_works_without_the_optional_libraries():
+    done = subprocess.run([sys.executable, "-c", ABSENT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
