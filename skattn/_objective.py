@@ -3,7 +3,10 @@
     objective = sum_i w_i loss(y_i, raw_i) / sum_i w_i + alpha / 2 * sum |weights|^2
     raw_i = pooled_i coef^T + intercept,   pooled_i = pooling(attention(X_i))
 
-The penalty takes in every parameter but the biases b_V and intercept.
+The penalty takes in every parameter but the intercept. The bias b_V of the values is not learned
+but held: every pooling except the sum hands it on to the intercept, with which it is redundant.
+Where it is not, by empty sets or sums, a free bias would leave the objective without a minimum:
+coef could shrink, at a gain, as b_V grows without bound.
 """
 
 import math
@@ -14,7 +17,7 @@ import numpy as np
 from .attention import Block
 from .ragged import RaggedArray
 
-BIASES = ("b_V", "intercept")
+HELD = ("b_V",)
 
 
 class ParameterLayout:
@@ -117,6 +120,8 @@ class Objective:
         Strength of the L2 penalty.
     mean, scale : ndarray of shape (n_features,) or None
         Tokens are standardised by them.
+    held : dict of ndarray, default=None
+        Parameters that are not learned: b_V, zeros where None.
     """
 
     def __init__(
@@ -131,14 +136,17 @@ class Objective:
         alpha,
         mean=None,
         scale=None,
+        held=None,
     ):
         self.y, self.sample_weight, self.alpha = y, sample_weight, alpha
         self.total_weight = float(np.sum(sample_weight))
         self.attention, self.pooling, self.loss = attention, pooling, loss
         self.dtype = X.dtype
         k = pooling.n_features_out(attention.n_features_out)
+        shapes = attention.shapes(X.n_features)
+        self.held = {name: np.zeros(shapes[name]) for name in HELD} if held is None else held
         self.layout = ParameterLayout(
-            attention.shapes(X.n_features)
+            {name: shape for name, shape in shapes.items() if name not in HELD}
             | pooling.shapes(attention.n_features_out)
             | {"coef": (n_outputs, k), "intercept": (n_outputs,)}
         )
@@ -154,7 +162,7 @@ class Objective:
 
     def _value_and_grad(self, theta):
         attention, pooling, alpha = self.attention, self.pooling, self.alpha
-        params = self.layout.unpack(theta)
+        params = self.layout.unpack(theta) | self.held
         folded = attention.fold(params, self.dtype)
         coef, intercept = params["coef"], params["intercept"]
         value, d_folded = 0.0, {}
@@ -176,9 +184,10 @@ class Objective:
         if d_folded:
             _accumulate(grads, attention.unfold(params, d_folded))
         value /= self.total_weight
-        for name, grad in grads.items():
+        for name in self.layout.shapes:
+            grad = grads[name]
             grad /= self.total_weight
-            if name not in BIASES:
+            if name != "intercept":
                 value += alpha / 2 * float(np.sum(params[name] ** 2))
                 grad += alpha * params[name]
         return value, self.layout.pack(grads)

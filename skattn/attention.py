@@ -204,6 +204,16 @@ class Attention:
     -----
     A token's output has n_heads * d_v columns of Z, then n_heads of log-sum-exp and n_heads of
     self-weight. Where a token may attend to nothing, all of these are 0. O(sum n_i^2) time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn.attention import Attention
+    >>> layer = Attention(n_heads=1, d_k=2, d_v=2, score_statistics=False)
+    >>> params = layer.init_params(2, None, "identity")
+    >>> X = np.array([[[1, 0.5], [0.8, 0.6], [-0.5, 1]]])  # a block of one set
+    >>> layer.forward(layer.fold(params, X.dtype), layer.block(X))[0][0, 0].round(6)
+    array([0.654218, 0.628224])
     """
 
     n_heads: int = 4

@@ -199,12 +199,13 @@ def is_table(X):
     """Whether X is a 2-D array or frame of numbers: one token a sample."""
     if getattr(X, "ndim", 0) != 2:
         return False
-    if _is_pandas(X, "DataFrame"):
+    if is_pandas(X, "DataFrame"):
         return not _set_columns(X)
-    return getattr(X, "dtype", None) != object or not any(map(_is_cell, np.ravel(X)))
+    return np.asarray(X).dtype.kind != "O" or not any(map(_is_cell, np.ravel(X)))
 
 
-def _is_pandas(X, name):
+def is_pandas(X, name):
+    """Whether X is a pandas object of the given name, without importing pandas."""
     kind = type(X)
     return kind.__module__.split(".")[0] == "pandas" and kind.__name__ == name
 
@@ -214,8 +215,8 @@ READERS = (
     (issparse, _read_sparse),
     (lambda X: isinstance(X, np.ndarray), _read_array),
     (lambda X: isinstance(X, (list, tuple)), _read_sequence),
-    (lambda X: _is_pandas(X, "Series"), _read_series),
-    (lambda X: _is_pandas(X, "DataFrame"), _read_frame),
+    (lambda X: is_pandas(X, "Series"), _read_series),
+    (lambda X: is_pandas(X, "DataFrame"), _read_frame),
     (
         lambda X: hasattr(X, "__array__") or hasattr(X, "__array_interface__"),
         lambda X, estimator: _read_array(np.asarray(X), estimator),

@@ -21,10 +21,10 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._objective import Objective, chunks, pool_forward
+from ._objective import HELD, Objective, chunks, pool_forward
 from ._threads import one_blas_thread
 from .attention import INITS, MASKS, Attention
-from .containers import as_ragged, is_table
+from .containers import as_ragged, is_pandas, is_table
 from .losses import LOSSES
 from .pooling import POOLINGS, MeanPooling
 from .ragged import RaggedArray
@@ -57,8 +57,13 @@ def _unless_ragged(plain, wrapped):
     """The method as `set_output` wraps it, or as it was where the output is ragged."""
 
     @functools.wraps(plain)
-    def method(self, *args, **kwargs):
-        return (plain if self._is_ragged_out() else wrapped)(self, *args, **kwargs)
+    def method(self, X, *args, **kwargs):
+        if self._is_ragged_out():
+            return plain(self, X, *args, **kwargs)
+        out = wrapped(self, X, *args, **kwargs)
+        if is_pandas(out, "DataFrame") and is_pandas(X, "Series"):
+            out.index = X.index  # scikit-learn before 1.7 does so for frames only
+        return out
 
     return method
 
@@ -133,7 +138,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
     W_V_ : ndarray of shape (n_features, n_heads * d_v)
         Projection to values.
     b_V_ : ndarray of shape (n_heads * d_v,)
-        Bias of the values.
+        Bias of the values: 0, or what `init` gives. It is not learned, since every pooling but
+        the sum hands it on to the intercept, and a second free bias has no best value.
     pooling_params_ : dict of ndarray
         What the pooling has learned: the query ``"q"`` of ``"attention"``.
     coef_ : ndarray of shape (n_outputs, n_features_out)
@@ -283,6 +289,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         if y is not None:
             check_consistent_length(ragged, y)
             y = np.asarray(y)
+            if y.dtype == object and not any(isinstance(label, str) for label in y.flat):
+                y = np.array(y.tolist())  # numbers or booleans in an object column
         if np.any(weight == 0):
             used = np.flatnonzero(weight)
             ragged, weight = ragged.take(used), weight[used]
@@ -309,11 +317,22 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
             return self
         loss, y, n_outputs, weight = self._targets(y, weight)
         self._standardise(ragged, weight)
+        start = self._start(attention, pooling, ragged.n_features)
+        held = {name: start[name] for name in HELD}
         objective = Objective(
-            ragged, y, weight, n_outputs, attention, pooling or MeanPooling(), loss, self.alpha,
-            self.token_mean_ if self.standardize else None, self.token_scale_,
-        )  # fmt: skip
-        theta0 = objective.layout.pack(self._start_with_head(objective))
+            ragged,
+            y,
+            weight,
+            n_outputs,
+            attention,
+            pooling or MeanPooling(),
+            loss,
+            self.alpha,
+            self.token_mean_ if self.standardize else None,
+            self.token_scale_,
+            held,
+        )
+        theta0 = objective.layout.pack(start | self._start_of_head(objective))
         with one_blas_thread():
             result = minimize(
                 objective.value_and_grad,
@@ -323,7 +342,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
                 tol=self.tol,
                 max_iter=self.max_iter,
             )
-        self._store(attention, pooling, objective.layout.unpack(result.theta), result)
+        self._store(attention, pooling, objective.layout.unpack(result.theta) | held, result)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
         if not result.converged and self.max_iter > 0:
@@ -534,23 +553,23 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
                 start[name] = array
         return start
 
-    def _start_with_head(self, objective):
-        """Parameters to start from, with those of the head."""
-        layout = objective.layout
-        attention, pooling = objective.attention, objective.pooling
-        start = self._start(attention, pooling, layout.shapes["W_Q"][0])
+    def _start_of_head(self, objective):
+        """Parameters of the head to start from."""
+        loss, shapes = objective.loss, objective.layout.shapes
+        if self.warm_start and getattr(self, "coef_", np.empty(0)).shape == shapes["coef"]:
+            if loss.is_classifier:
+                return {"coef": self.coef_, "intercept": self.intercept_}
+            return {
+                "coef": self.coef_ / self._y_scale[:, None],
+                "intercept": (self.intercept_ - self._y_mean) / self._y_scale,
+            }
         rng = _generator(self.random_state)
-        start["coef"] = 0.01 * rng.normal(size=layout.shapes["coef"])
-        start["intercept"] = np.broadcast_to(
-            objective.loss.start(objective.y, objective.sample_weight),
-            layout.shapes["intercept"],
-        )
-        if self.warm_start and getattr(self, "coef_", np.empty(0)).shape == start["coef"].shape:
-            start["coef"], start["intercept"] = self.coef_, self.intercept_
-            if not objective.loss.is_classifier:
-                start["coef"] = self.coef_ / self._y_scale[:, None]
-                start["intercept"] = (self.intercept_ - self._y_mean) / self._y_scale
-        return start
+        return {
+            "coef": 0.01 * rng.normal(size=shapes["coef"]),
+            "intercept": np.broadcast_to(
+                loss.start(objective.y, objective.sample_weight), shapes["intercept"]
+            ),
+        }
 
     def _print_iteration(self, n_iter, loss, grad_norm):
         print(

@@ -89,7 +89,7 @@ class SumPooling(_Linear):
 class MaxPooling(_WithoutParameters):
     """The largest value of each feature in each set.
 
-    The gradient goes to the first token that reaches it.
+    The gradient goes to the token that reaches it; at a tie tokens share it.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class MaxPooling(_WithoutParameters):
     def backward(self, params, cache, d_pooled):
         """Gradient of the tokens, (n_tokens, k), and of the parameters, none."""
         tokens, pooled = cache
-        return _first_at(tokens, pooled) * tokens.repeat(d_pooled), {}
+        return _share_at(tokens, pooled) * tokens.repeat(d_pooled), {}
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ class StatsPooling(_WithoutParameters):
         round_off = 8 * np.finfo(std.dtype).eps * np.maximum(np.abs(low), np.abs(top))
         slope = np.divide(d_std, std, out=np.zeros_like(std), where=std > round_off)
         d_tokens = p[:, None] * (tokens.repeat(d_mean) + tokens.repeat(slope) * centred)
-        d_tokens += _first_at(tokens, low) * tokens.repeat(d_low)
-        d_tokens += _first_at(tokens, top) * tokens.repeat(d_top)
+        d_tokens += _share_at(tokens, low) * tokens.repeat(d_low)
+        d_tokens += _share_at(tokens, top) * tokens.repeat(d_top)
         return d_tokens, {}
 
 
@@ -229,11 +229,13 @@ def _total(tokens):
     return tokens.with_values(_weights(tokens)[:, None]).segment_sum()[:, 0]
 
 
-def _first_at(tokens, extreme):
-    """Boolean (n_tokens, k): the first token of each set at its extreme (n_samples, k)."""
-    hit = tokens.values == tokens.repeat(extreme)
-    before = np.cumsum(hit, axis=0) - hit  # hits above each token, in all sets
-    start = np.vstack([before, np.zeros((1, hit.shape[1]), before.dtype)])[
-        np.minimum(tokens.offsets[:-1], max(tokens.n_tokens - 1, 0))
-    ]
-    return hit & (before == tokens.repeat(start))
+def _share_at(tokens, extreme):
+    """How tokens share the gradient of their set's extreme (n_samples, k), as (n_tokens, k).
+
+    Those at the extreme, to round-off, share it by their weights: at a tie neither the order of
+    tokens nor the last bit decides.
+    """
+    slack = 8 * np.finfo(tokens.dtype).eps * np.abs(extreme)
+    hit = np.abs(tokens.values - tokens.repeat(extreme)) <= tokens.repeat(slack)
+    share = hit * _weights(tokens)[:, None]
+    return share / tokens.repeat(tokens.with_values(share).segment_sum())

@@ -36,6 +36,13 @@ class SolverResult:
         Largest absolute entry of the gradient at `theta`.
     loss_curve : list of float
         The objective at the start and after each iteration.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn.solvers import minimize
+    >>> minimize(lambda x: (np.sum(x**4), 4 * x**3), np.ones(1), max_iter=2).advice
+    'Increase max_iter, or loosen tol.'
     """
 
     theta: np.ndarray
@@ -56,7 +63,7 @@ class SolverResult:
 _ADVICE = {
     "gradient": "Nothing needs to be done.",
     "max_iter": "Increase max_iter, or loosen tol.",
-    "max_fun": "Increase max_iter, or loosen tol.",
+    "max_fun": "Its line search needs many evaluations: loosen tol, or choose solver='lbfgs'.",
     "flat": "The objective falls no further beyond round-off: tol is too strict for this data.",
     "abnormal": (
         "More iterations will not help: loosen tol, use standardize=True, or raise alpha, which "
@@ -77,6 +84,12 @@ class ScipySolver:
         SciPy's name of the method.
     options : dict
         Options under which the method goes on until it can't, or `max_iter` is reached.
+
+    Examples
+    --------
+    >>> from skattn.solvers import SOLVERS
+    >>> SOLVERS["lbfgs"].method
+    'L-BFGS-B'
     """
 
     method: str
@@ -106,6 +119,7 @@ class _Track:
         self.tol, self.max_iter, self.max_fun = tol, max_iter, max_fun
         self.theta, self.loss, self.grad_norm = theta0, np.inf, np.inf
         self.n_calls, self.curve, self.recent = 0, [], []
+        self.seen = np.inf
 
     def __call__(self, theta):
         for x, value, grad in self.recent:
@@ -123,6 +137,11 @@ class _Track:
             self.theta, self.loss, self.grad_norm = theta, value, grad_norm
         self.recent = [(theta, value, grad), *self.recent[:2]]
         return value, grad.copy()
+
+    def has_improved(self):
+        """Whether the best point is better than when this was last asked."""
+        improved, self.seen = self.loss < self.seen, self.loss
+        return improved
 
     def iterated(self, theta):
         """Take note of an iteration that ended at theta, and stop where it is enough."""
@@ -189,27 +208,9 @@ def minimize(
         max_fun = 20 * (max_iter + 1)
     theta0 = np.array(theta0, dtype=np.float64)
     track = _Track(value_and_grad, theta0, tol, max_iter, max_fun, callback)
-    message = ""
-    try:
-        track.iterated(theta0)
-        options = method.options | {"maxfun" if method.method == "TNC" else "maxiter": 10**9}
-        if method.method == "L-BFGS-B":
-            options["maxfun"] = 10**9
-        result = optimize.minimize(
-            track,
-            theta0,
-            jac=True,
-            method=method.method,
-            callback=lambda x: track.iterated(x),
-            options=options,
-        )
-        message = str(result.message).strip()
-        flat = result.status == 0 or method.method == "TNC" and result.status in (1, 2)
-        reason = "flat" if flat else "abnormal"
-    except _Stop as stop:
-        reason = str(stop)
-    except KeyboardInterrupt:
-        reason = "interrupted"
+    reason, message = _run(method, track)
+    while reason == "non-finite" and track.has_improved():
+        reason, message = _run(method, track)  # with a short first step from the best point
     if not track.n_calls or not np.isfinite(track.loss):
         if reason == "non-finite":
             raise ValueError(
@@ -233,6 +234,30 @@ def minimize(
         track.grad_norm,
         track.curve,
     )
+
+
+def _run(method, track):
+    """Let SciPy go from the best point as far as it can; why it stopped and what it said."""
+    options = method.options | {"maxfun" if method.method == "TNC" else "maxiter": 10**9}
+    if method.method == "L-BFGS-B":
+        options["maxfun"] = 10**9
+    try:
+        if not track.curve:
+            track.iterated(track.theta)
+        result = optimize.minimize(
+            track,
+            track.theta,
+            jac=True,
+            method=method.method,
+            callback=lambda x: track.iterated(x),
+            options=options,
+        )
+    except _Stop as stop:
+        return str(stop), ""
+    except KeyboardInterrupt:
+        return "interrupted", ""
+    flat = result.status == 0 or (method.method == "TNC" and result.status in (1, 2))
+    return "flat" if flat else "abnormal", str(result.message).strip()
 
 
 _MESSAGES = {

@@ -105,7 +105,7 @@ def test_gradient_by_row_blocks(pooling, monkeypatch):
 
 def test_value_is_weighted_mean_loss_plus_penalty():
     objective, theta, _ = make()
-    params = objective.layout.unpack(theta)
+    params = objective.layout.unpack(theta) | objective.held
     rng = np.random.default_rng(0)
     total = 0.0
     for i, X in enumerate(rng.normal(size=(n, 3)) for n in SIZES):
