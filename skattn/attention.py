@@ -267,7 +267,7 @@ class Attention:
 
     def block(self, X, weights=None):
         """Describe sets X (b, n, d), token weights (b, n), for the kernels. O(b n d)."""
-        reach = np.einsum("bnd,bnd->bn", X, X, dtype=np.float64).max(axis=1, initial=0)
+        reach = np.einsum("bnd,bnd->bn", X, X).max(axis=1, initial=0)
         if weights is None or self.mask == "diagonal":  # each copy of a token sees itself alone
             return Block(X, None, None, reach, None)
         log2_weights = np.log2(weights)
@@ -276,26 +276,31 @@ class Attention:
 
     # Folding the parameters, and the gradient back through it
 
-    def fold(self, params, dtype):
-        """Fold scale and log2 e into the projections, once per evaluation."""
+    def fold(self, params, dtype, *, tight=True):
+        """Fold scale and log2 e into the projections, once per evaluation.
+
+        `tight` bounds the scores by the largest singular value of each W_Q and W_K instead of by
+        their norms. It costs some eigenvalues, and spares a look at the scores.
+        """
         H, d_k = self.n_heads, self.d_k
         d = len(params["W_Q"])
-        W_Q = params["W_Q"].reshape(d, H, d_k) * (self._scale * LOG2_E)
-        W_K = params["W_K"].reshape(d, H, d_k)
-        gram_Q = np.einsum("dhk,dhl->hkl", W_Q, W_Q, optimize=True)
-        gram_K = np.einsum("dhk,dhl->hkl", W_K, W_K, optimize=True)
-        top_Q = np.linalg.eigvalsh(gram_Q)[:, -1].clip(0)  # squared largest singular values
-        top_K = np.linalg.eigvalsh(gram_K)[:, -1].clip(0)
+        W_Q = params["W_Q"] * (self._scale * LOG2_E)
+        W_K = params["W_K"]
+        heads = np.concatenate([W_Q, W_K], axis=1).T.reshape(2, H, d_k, d)  # W_Q^T, then W_K^T
+        if tight:
+            squares = np.linalg.eigvalsh(heads @ heads.swapaxes(2, 3))[..., -1].clip(0)
+        else:
+            squares = np.einsum("ihkd,ihkd->ih", heads, heads)
         M = None
         if self._folds_keys(d):
-            M = np.einsum("dhk,ehk->dhe", W_Q, W_K, optimize=True).astype(dtype)
+            M = (heads[0].swapaxes(1, 2) @ heads[1]).swapaxes(0, 1).astype(dtype)  # (d, H, d)
         return Folded(
             M,
-            W_Q.reshape(d, -1).astype(dtype),
-            params["W_K"].astype(dtype),
-            params["W_V"].astype(dtype),
-            params["b_V"].astype(dtype),
-            float(np.sqrt(top_Q * top_K).max(initial=0)),
+            W_Q.astype(dtype, copy=False),
+            W_K.astype(dtype, copy=False),
+            params["W_V"].astype(dtype, copy=False),
+            params["b_V"].astype(dtype, copy=False),
+            math.sqrt((squares[0] * squares[1]).max()),
         )
 
     def unfold(self, params, d_folded):
@@ -363,7 +368,7 @@ class Attention:
         if self.mask is not None:
             i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(n)
             allowed = MASKS[self.mask](i, j)[:, None, :]  # (r, 1, n)
-        bound = folded.stretch * block.reach
+        bound = block.reach * folded.stretch
         if block.spread is not None:
             bound = bound + block.spread
         shift = _exp2(U, bound, allowed)
@@ -376,9 +381,12 @@ class Attention:
             inverse = np.divide(1, total, out=np.zeros_like(total), where=total > 0)
         if not self.score_statistics:
             return U, inverse, None, None
-        lse = np.log2(total, out=np.zeros_like(total), where=total > 0)
+        if allowed is None:
+            lse = np.log2(total)
+        else:
+            lse = np.log2(total, out=np.zeros_like(total), where=total > 0)
         if shift is not None:
-            lse += np.where(total > 0, shift, 0)
+            lse += shift if allowed is None else np.where(total > 0, shift, 0)
         lse *= LN_2
         self_weight = np.einsum("bihi->bih", U[..., rows]) * inverse
         if block.weights is not None:  # the share of one of the w_i copies of token i
@@ -479,49 +487,54 @@ class Attention:
 
     # Pooled outputs, where the pooling is linear in the tokens
 
-    def attend_pool(self, folded, block, p):
+    def attend_pool(self, folded, block, p, toward=None):
         """Pooled outputs sum_i p_i y_i of every set, (b, n_features_out), and a cache.
 
         p (b, n) are the pooling's token weights. pooled Z = (a X) W_V + (sum a) b_V with
-        a_j = sum_i p_i A_ij. O(b n^2 d) time; V and Z are never formed.
+        a_j = sum_i p_i A_ij. O(b n^2 d) time; V and Z are never formed. Where one long set takes
+        several row blocks, its weights are not kept: `backward` computes them again, unless
+        `toward` (n_features_out,) tells of what its gradient is a multiple. Then the gradient
+        along it is taken in this same sweep.
         """
         X = block.X
         b, n, d = X.shape
         H, d_v = self.n_heads, self.d_v
         left, right = self._scored(folded, X)
         row_blocks = self._row_blocks(b, n, X.itemsize)
+        swept = None
+        if len(row_blocks) > 1 and toward is not None:
+            swept = {}, toward, self._towards(folded, X, toward.astype(X.dtype)[None])
         a = np.zeros((b, H, 1, n), X.dtype)
-        stats = np.zeros((b, 2 * H), X.dtype)
+        pooled = np.zeros((b, self.n_features_out), X.dtype)
         kept = None
         for rows in row_blocks:
-            U, inverse, lse, self_weight = self._weights(folded, block, left, right, rows)
-            p_rows = p[:, rows, None]
-            c = p_rows * inverse  # (b, r, H)
-            a += np.matmul(c.swapaxes(1, 2)[:, :, None, :], U.swapaxes(1, 2))
+            weights = U, inverse, lse, self_weight = self._weights(folded, block, left, right, rows)
+            p_rows = p[:, None, rows]  # (b, 1, r)
+            c = p_rows * inverse.swapaxes(1, 2)  # (b, H, r)
+            a += np.matmul(c[:, :, None, :], U.swapaxes(1, 2))
             if self.score_statistics:
-                stats[:, :H] += np.sum(p_rows * lse, axis=1)
-                stats[:, H:] += np.sum(p_rows * self_weight, axis=1)
+                pooled[:, H * d_v : H * d_v + H] += np.matmul(p_rows, lse)[:, 0]
+                pooled[:, H * d_v + H :] += np.matmul(p_rows, self_weight)[:, 0]
             if len(row_blocks) == 1:
-                kept = U, inverse, lse, self_weight
+                kept = weights
+            elif swept is not None:
+                grads, _, towards = swept
+                T = self._pooled_score_gradient(weights, p, rows, towards)
+                self._score_gradient(folded, block, left, right, rows, T, grads)
         a = a.reshape(b, H, n)
         aX = np.matmul(a, X)  # (b, H, d)
         a_sum = a.sum(axis=-1)  # (b, H)
-        pooled = np.empty((b, self.n_features_out), X.dtype)
         Z = pooled[:, : H * d_v].reshape(b, H, d_v)  # a view
         np.matmul(aX.swapaxes(0, 1), self._heads(folded.W_V), out=Z.swapaxes(0, 1))
         Z += a_sum[..., None] * folded.b_V.reshape(H, d_v)
-        if self.score_statistics:
-            pooled[:, H * d_v :] = stats
-        return pooled, (block, left, right, p, aX, a_sum, row_blocks, kept)
+        return pooled, (block, left, right, p, aX, a_sum, row_blocks, kept, swept)
 
     def attend_pool_backward(self, folded, cache, d_pooled):
         """Gradient of the folded parameters given that of the pooled outputs.
 
-        dA_ij = p_i u_j with u = V dZ, so the score gradient is U_ij times an array of rank 2:
-        dS_ij = U_ij (c_i u_j + c_i (d_lse - m_i - d_self s_i)) + delta_ij p_i d_self s_i, with
-        c = p / l and m_i = sum_j A_ij u_j.
+        d_pooled (b, n_features_out), a multiple of `toward` where `attend_pool` was given that.
         """
-        block, left, right, p, aX, a_sum, row_blocks, kept = cache
+        block, left, right, p, aX, a_sum, row_blocks, kept, swept = cache
         X = block.X
         b, n, d = X.shape
         H, d_v = self.n_heads, self.d_v
@@ -532,31 +545,56 @@ class Attention:
             "W_V": dW_V.swapaxes(0, 1).reshape(d, H * d_v),
             "b_V": np.sum(a_sum[..., None] * dZ, axis=0).reshape(-1),
         }
-        # V dZ without its constant b_V . dZ, which each row's m_i would take off again
-        direction = np.matmul(dZ.swapaxes(0, 1), self._heads(folded.W_V).swapaxes(1, 2))
-        right_2 = np.empty((b, H, 2, n), X.dtype)
-        np.matmul(direction.swapaxes(0, 1), X.swapaxes(1, 2), out=right_2[:, :, 0])  # u
-        right_2[:, :, 1] = 1
-        u = right_2[:, :, 0, :, None]  # (b, H, n, 1)
+        if swept is not None:
+            swept_grads, toward, _ = swept
+            factor = (d_pooled[0] @ toward) / (toward @ toward or 1.0)
+            return grads | {name: factor * array for name, array in swept_grads.items()}
+        towards = self._towards(folded, X, d_pooled)
         for rows in row_blocks:
-            U, inverse, _, self_weight = kept or self._weights(folded, block, left, right, rows)
-            p_rows = p[:, rows, None]
-            m = np.matmul(U.swapaxes(1, 2), u)[..., 0].swapaxes(1, 2) * inverse  # (b, r, H)
-            left_2 = np.empty((*inverse.shape, 2), X.dtype)
-            np.multiply(p_rows, inverse, out=left_2[..., 0])
-            const = -m
-            if self.score_statistics:
-                d_lse = d_pooled[:, None, H * d_v : H * d_v + H]
-                d_self = d_pooled[:, None, H * d_v + H :] * self_weight
-                const += d_lse - d_self
-            np.multiply(left_2[..., 0], const, out=left_2[..., 1])
-            T = np.empty_like(U)
-            np.matmul(left_2.swapaxes(1, 2), right_2, out=T.swapaxes(1, 2))
-            T *= U
-            if self.score_statistics:
-                np.einsum("bihi->bih", T[..., rows])[...] += p_rows * d_self
+            weights = kept or self._weights(folded, block, left, right, rows)
+            T = self._pooled_score_gradient(weights, p, rows, towards)
             self._score_gradient(folded, block, left, right, rows, T, grads)
         return grads
+
+    def _towards(self, folded, X, d_pooled):
+        """What the score gradient needs of d_pooled (b, k): [u; 1] (b, H, 2, n), d_lse, d_self.
+
+        u = V dZ without its constant b_V . dZ, which each row's m_i would take off again.
+        """
+        b, n, d = X.shape
+        H, d_v = self.n_heads, self.d_v
+        dZ = d_pooled[:, : H * d_v].reshape(b, H, d_v)
+        v = np.matmul(dZ.swapaxes(0, 1), self._heads(folded.W_V).swapaxes(1, 2))  # (H, b, d)
+        u_1 = np.empty((b, H, 2, n), X.dtype)
+        np.matmul(v.swapaxes(0, 1), X.swapaxes(1, 2), out=u_1[:, :, 0])
+        u_1[:, :, 1] = 1
+        d_lse, d_self = d_pooled[:, None, H * d_v : H * d_v + H], d_pooled[:, None, H * d_v + H :]
+        return u_1, d_lse, d_self
+
+    def _pooled_score_gradient(self, weights, p, rows, towards):
+        """dS (b, r, H, n) of some query rows.
+
+        dA_ij = p_i u_j, so the score gradient is U_ij times an array of rank 2:
+        dS_ij = U_ij (c_i u_j + c_i (d_lse - m_i - d_self s_i)) + delta_ij p_i d_self s_i, with
+        c = p / l, m_i = sum_j A_ij u_j and the self-weight s_i.
+        """
+        U, inverse, _, self_weight = weights
+        u_1, d_lse, d_self = towards
+        p_rows = p[:, rows, None]
+        m = np.matmul(U.swapaxes(1, 2), u_1[:, :, 0, :, None])[..., 0].swapaxes(1, 2) * inverse
+        c_const = np.empty((*inverse.shape, 2), U.dtype)  # (b, r, H, 2)
+        c = np.multiply(p_rows, inverse, out=c_const[..., 0])
+        if self.score_statistics:
+            d_self = d_self * self_weight
+            m -= d_lse
+            m += d_self
+        np.multiply(c, -m, out=c_const[..., 1])
+        T = np.empty_like(U)
+        np.matmul(c_const.swapaxes(1, 2), u_1, out=T.swapaxes(1, 2))
+        T *= U
+        if self.score_statistics:
+            np.einsum("bihi->bih", T[..., rows])[...] += p_rows * d_self
+        return T
 
     def _heads(self, W_V):
         """W_V (d, H d_v) head by head, (H, d, d_v)."""

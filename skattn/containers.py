@@ -82,6 +82,13 @@ def _read_sparse(X, estimator):
 
 def _read_sequence(X, estimator):
     """A list or tuple: of sets, or of the equal-length rows of a dense array."""
+    if X and _are_alike(X):  # the common case, without a look at each value
+        offsets = np.zeros(len(X) + 1, dtype=np.int64)
+        np.cumsum([len(cell) for cell in X], out=offsets[1:])
+        values = np.concatenate(X) if len(X) > 1 else X[0]
+        ragged = RaggedArray._trusted(values, offsets)
+        _check_finite(ragged)
+        return ragged
     cells = [_numeric(cell, i) for i, cell in enumerate(X)]
     ndims = {cell.ndim for cell in cells if cell.size}
     if ndims == {2} or (cells and not ndims):  # sets, or nothing but empty sets
@@ -230,6 +237,21 @@ READERS = (
 def _is_cell(value):
     """Whether a cell of a column holds a set rather than a number, a text or nothing."""
     return hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict, set))
+
+
+def _are_alike(cells):
+    """Whether all cells are plain 2-D arrays of one float type and one width."""
+    first = cells[0]
+    if type(first) is not np.ndarray or first.ndim != 2 or first.dtype.char not in "fd":
+        return False
+    dtype, width = first.dtype, first.shape[1]
+    return all(
+        type(cell) is np.ndarray
+        and cell.ndim == 2
+        and cell.dtype == dtype
+        and cell.shape[1] == width
+        for cell in cells
+    )
 
 
 def _stack(cells):

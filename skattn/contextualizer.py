@@ -2,6 +2,7 @@
 
 import functools
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 from sklearn.base import (
@@ -33,6 +34,7 @@ from .solvers import SOLVERS, minimize
 __all__ = ["AttentionContextualizer"]
 
 WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
+FEW_TOKENS = 32  # up to so many, nothing is spent on preparing for more
 SCALER_BATCH = 2**14  # tokens whose mean and variance are taken at once
 EMPTY = ("zeros", "nan", "error")
 HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
@@ -252,6 +254,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         self.empty = empty
         self.random_state = random_state
         self.verbose = verbose
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "W_Q_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -629,9 +634,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
             return self.contextualize(X)
         X = self._read(X, reset=False)
         attention, pooling = self._parts()
-        folded = attention.fold(self._attention_params(), X.dtype)
+        folded = self._folded(attention, X)
         out = np.empty((len(X), self._n_features_out), X.dtype)
-        with one_blas_thread():
+        with one_blas_thread() if X.n_tokens > FEW_TOKENS else nullcontext():
             for chunk in self._chunks(X, attention, pooling):
                 pooled, _ = pool_forward(attention, pooling, folded, self.pooling_params_, chunk)
                 out[chunk.sets] = pooled
@@ -656,7 +661,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         check_is_fitted(self)
         X = self._read(X, reset=False)
         attention, _ = self._parts()
-        folded = attention.fold(self._attention_params(), X.dtype)
+        folded = self._folded(attention, X)
         out = np.empty((X.n_tokens, attention.n_features_out), X.dtype)
         with one_blas_thread():
             for chunk in self._chunks(X, attention, None):
@@ -693,7 +698,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
                 "a time, or for the part of a long set that matters."
             )
         attention, _ = self._parts()
-        folded = attention.fold(self._attention_params(), X.dtype)
+        folded = self._folded(attention, X)
         weights = [None] * len(X)
         with one_blas_thread():
             for chunk in self._chunks(X, attention, None):
@@ -706,8 +711,10 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         mean = self.token_mean_.astype(X.dtype) if self.standardize else None
         return chunks(X, attention, pooling, mean, self.token_scale_.astype(X.dtype))
 
-    def _attention_params(self):
-        return {"W_Q": self.W_Q_, "W_K": self.W_K_, "W_V": self.W_V_, "b_V": self.b_V_}
+    def _folded(self, attention, X):
+        """The projections as the kernels take them, in the type of X."""
+        params = {"W_Q": self.W_Q_, "W_K": self.W_K_, "W_V": self.W_V_, "b_V": self.b_V_}
+        return attention.fold(params, X.dtype, tight=X.n_tokens > FEW_TOKENS)
 
     def _is_ragged_out(self):
         return self.pooling is None

@@ -482,6 +482,9 @@ class RaggedArray:
             Positions of b sets that have the same number of tokens, rising.
         """
         lengths = self.lengths
+        if len(lengths) == 1:
+            yield np.zeros(1, dtype=np.int64)
+            return
         order = np.argsort(lengths, kind="stable")
         cuts = np.flatnonzero(np.diff(lengths[order])) + 1
         for same in np.split(order, cuts):

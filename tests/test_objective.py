@@ -92,11 +92,12 @@ def test_gradient_with_token_weights(pooling, mask):
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_gradient_by_row_blocks(pooling, monkeypatch):
+@pytest.mark.parametrize("n_outputs", [1, 2])  # 1: forward and backward in one sweep
+def test_gradient_by_row_blocks(pooling, n_outputs, monkeypatch):
     monkeypatch.setattr("skattn.attention.LONG_FACTOR", 1)
-    objective, theta, rng = make(pooling=pooling, chunk_bytes=200)
+    objective, theta, rng = make(pooling=pooling, n_outputs=n_outputs, chunk_bytes=200)
     assert len(objective.attention._row_blocks(1, 6, 8)) == 3
-    value, grad = make(pooling=pooling)[0].value_and_grad(theta)
+    value, grad = make(pooling=pooling, n_outputs=n_outputs)[0].value_and_grad(theta)
     blocked = objective.value_and_grad(theta)
     assert_allclose(blocked[0], value, rtol=1e-12)
     assert_allclose(blocked[1], grad, rtol=1e-10, atol=1e-12)
