@@ -9,6 +9,7 @@ Where it is not, by empty sets or sums, a free bias would leave the objective wi
 coef could shrink, at a gain, as b_V grows without bound.
 """
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -18,6 +19,8 @@ from .attention import Block
 from .ragged import RaggedArray
 
 HELD = ("b_V",)
+MAX_PARTS = 8  # into which the sets of a large fit are cut
+WORK_OF_A_PART = 2e6  # multiplications of a head, about a millisecond
 
 
 class ParameterLayout:
@@ -48,12 +51,12 @@ class ParameterLayout:
 class Chunk(NamedTuple):
     """A block of b sets of n tokens each.
 
-    sets (b,) are their positions and rows (b, n) those of their tokens, weights (b, n) the token
-    weights or None, p (b, n) the token weights of a linear pooling or None.
+    `sets` are their positions and `rows` those of their tokens, as slices or indices; weights
+    (b, n) the token weights or None, p (b, n) the token weights of a linear pooling or None.
     """
 
-    sets: np.ndarray
-    rows: np.ndarray
+    sets: slice | np.ndarray
+    rows: slice | np.ndarray
     block: Block
     weights: np.ndarray | None
     p: np.ndarray | None
@@ -62,21 +65,32 @@ class Chunk(NamedTuple):
 def chunks(X, attention, pooling, mean=None, scale=None):
     """Cut the sets of X into blocks, tokens standardised, until each has had its turn.
 
-    Empty sets come too, as blocks of no tokens; p (b, n) are the token weights of a pooling that
-    is linear, else None. Memory of one block at a time.
+    Empty sets come too, as blocks of no tokens. Memory of one block at a time; none where the
+    sets stand in order of length and nothing is standardised.
     """
     linear = hasattr(pooling, "token_weights")
-    for sets in X.equal_length_chunks(lambda n: attention.sets_at_once(n, X.dtype.itemsize)):
-        rows = X.token_rows(sets)
+    limit = attention.sets_at_once
+    for sets, rows, shape in X.equal_length_chunks(lambda n: limit(n, X.dtype.itemsize)):
         values = X.values[rows]
         if mean is not None:
-            values -= mean
+            values = values - mean
             values /= scale
-        weights = None if X.weights is None else X.weights[rows]
+        values = values.reshape(*shape, X.n_features)
+        weights = None if X.weights is None else X.weights[rows].reshape(shape)
         p = None
         if linear:
-            p = pooling.token_weights(RaggedArray.from_block(values, weights)).reshape(rows.shape)
+            p = pooling.token_weights(RaggedArray.from_block(values, weights)).reshape(shape)
         yield Chunk(sets, rows, attention.block(values, weights), weights, p)
+
+
+def pack(X, mean=None, scale=None):
+    """The sets in order of length, tokens standardised, and their positions in X."""
+    order = np.argsort(X.lengths, kind="stable")
+    packed = X.take(order)
+    if mean is not None:
+        np.subtract(packed.values, mean, out=packed.values, casting="same_kind")
+        np.divide(packed.values, scale, out=packed.values, casting="same_kind")
+    return packed, order
 
 
 def pool_forward(attention, pooling, folded, params, chunk, toward=None):
@@ -144,10 +158,9 @@ class Objective:
         scale=None,
         held=None,
     ):
-        self.y, self.sample_weight, self.alpha = y, sample_weight, alpha
-        self.total_weight = float(np.sum(sample_weight))
+        self.X, order = pack(X, mean, scale)
+        self.y, self.sample_weight, self.alpha = y[order], sample_weight[order], alpha
         self.attention, self.pooling, self.loss = attention, pooling, loss
-        self.dtype = X.dtype
         k = pooling.n_features_out(attention.n_features_out)
         shapes = attention.shapes(X.n_features)
         self.held = {name: np.zeros(shapes[name]) for name in HELD} if held is None else held
@@ -156,47 +169,86 @@ class Objective:
             | pooling.shapes(attention.n_features_out)
             | {"coef": (n_outputs, k), "intercept": (n_outputs,)}
         )
-        self.chunks = list(chunks(X, attention, pooling, mean, scale))
+        self._cut()
+
+    def _cut(self):
+        """Cut the packed sets into chunks, and the chunks into parts of about equal work.
+
+        The sums over parts are added in their order, whoever computes them: the parts must
+        depend on the data alone.
+        """
+        self.chunks = list(chunks(self.X, self.attention, self.pooling))
+        lengths, d = self.X.lengths, self.X.n_features
+        self.work = float(np.sum(lengths * (lengths + d + 8.0))) * self.attention.n_heads * d
+        n_parts = int(np.clip(self.work / WORK_OF_A_PART, 1, MAX_PARTS))
+        done = np.cumsum(
+            [
+                chunk.block.X[..., 0].size * (chunk.block.X.shape[1] + d + 8.0)
+                for chunk in self.chunks
+            ]
+        )
+        shares = np.linspace(0, done[-1] if len(done) else 0, n_parts + 1)[1:-1]
+        cuts = [0, *np.searchsorted(done, shares).tolist(), len(self.chunks)]
+        self.parts = [slice(a, b) for a, b in itertools.pairwise(cuts)]
+
+    def __getstate__(self):
+        return {k: v for k, v in self.__dict__.items() if k not in ("chunks", "parts")}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._cut()  # views of the sets, which the workers of a parallel fit map from one file
 
     def value_and_grad(self, theta):
         """The objective and its gradient (n_parameters,). O(sum n_i^2) time.
 
         A trial step may overflow, without a warning: the solver refuses what is not finite.
         """
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self._value_and_grad(theta)
+        return self.combine(theta, [self.part(k, theta) for k in range(len(self.parts))])
 
-    def _value_and_grad(self, theta):
-        attention, pooling, alpha = self.attention, self.pooling, self.alpha
+    def part(self, k, theta):
+        """Summed loss of part k and the gradients of what the layers folded and of the rest."""
+        attention, pooling = self.attention, self.pooling
         params = self.layout.unpack(theta) | self.held
-        folded = attention.fold(params, self.dtype)
-        coef, intercept = params["coef"], params["intercept"]
-        toward = coef[0] if len(coef) == 1 else None
         value, d_folded = 0.0, {}
-        grads = {name: np.zeros(shape) for name, shape in self.layout.shapes.items()}
-        for chunk in self.chunks:
-            pooled, cache = pool_forward(attention, pooling, folded, params, chunk, toward)
-            raw = pooled @ coef.T + intercept
-            loss, d_raw = self.loss.loss_gradient(
-                self.y[chunk.sets], raw, self.sample_weight[chunk.sets]
-            )
-            value += float(loss.sum())
-            grads["coef"] += d_raw.T @ pooled
-            grads["intercept"] += d_raw.sum(axis=0)
-            d_attention, d_pooling = pool_backward(
-                attention, pooling, folded, params, chunk, cache, d_raw @ coef
-            )
-            _accumulate(d_folded, d_attention)
-            _accumulate(grads, d_pooling)
-        if d_folded:
-            _accumulate(grads, attention.unfold(params, d_folded))
-        value /= self.total_weight
-        for name in self.layout.shapes:
-            grad = grads[name]
-            grad /= self.total_weight
-            if name != "intercept":
-                value += alpha / 2 * float(np.sum(params[name] ** 2))
-                grad += alpha * params[name]
+        grads = {"coef": np.zeros(params["coef"].shape), "intercept": 0.0}
+        with np.errstate(over="ignore", invalid="ignore"):
+            folded = attention.fold(params, self.X.dtype)
+            coef, intercept = params["coef"], params["intercept"]
+            toward = coef[0] if len(coef) == 1 else None
+            for chunk in self.chunks[self.parts[k]]:
+                pooled, cache = pool_forward(attention, pooling, folded, params, chunk, toward)
+                raw = pooled @ coef.T + intercept
+                loss, d_raw = self.loss.loss_gradient(
+                    self.y[chunk.sets], raw, self.sample_weight[chunk.sets]
+                )
+                value += float(loss.sum())
+                grads["coef"] += d_raw.T @ pooled
+                grads["intercept"] += d_raw.sum(axis=0)
+                d_attention, d_pooling = pool_backward(
+                    attention, pooling, folded, params, chunk, cache, d_raw @ coef
+                )
+                _accumulate(d_folded, d_attention)
+                _accumulate(grads, d_pooling)
+        return value, d_folded, grads
+
+    def combine(self, theta, parts):
+        """The objective and its gradient from the sums of all parts, in their order."""
+        params = self.layout.unpack(theta) | self.held
+        total_weight = float(np.sum(self.sample_weight))
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, d_folded, grads = 0.0, {}, {}
+            for part_value, part_folded, part_grads in parts:
+                value += part_value
+                _accumulate(d_folded, part_folded)
+                _accumulate(grads, part_grads)
+            if d_folded:
+                _accumulate(grads, self.attention.unfold(params, d_folded))
+            value /= total_weight
+            for name, shape in self.layout.shapes.items():
+                grads[name] = np.divide(grads.get(name, np.zeros(shape)), total_weight)
+                if name != "intercept":
+                    value += self.alpha / 2 * float(np.sum(params[name] ** 2))
+                    grads[name] += self.alpha * params[name]
         return value, self.layout.pack(grads)
 
 
@@ -206,4 +258,4 @@ def _accumulate(total, part):
         if name in total:
             total[name] += array
         else:
-            total[name] = array.astype(np.float64)
+            total[name] = np.array(array, dtype=np.float64)

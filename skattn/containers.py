@@ -54,7 +54,11 @@ def as_ragged(X, *, estimator=None):
     """
     for recognises, read in READERS:
         if recognises(X):
-            return read(X, estimator)
+            ragged = read(X, estimator)
+            if not ragged.values.flags.c_contiguous:  # the last bit may hang on the layout
+                values = np.ascontiguousarray(ragged.values)
+                return RaggedArray._trusted(values, ragged.offsets, ragged.weights)
+            return ragged
     raise TypeError(
         f"Got {type(X).__name__}, but X must hold sets of token vectors: a list of "
         "(n_i, n_features) arrays, a RaggedArray, a 3-D array, a dense 2-D array or a column of "

@@ -665,7 +665,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         out = np.empty((X.n_tokens, attention.n_features_out), X.dtype)
         with one_blas_thread():
             for chunk in self._chunks(X, attention, None):
-                out[chunk.rows] = attention.forward(folded, chunk.block)[0]
+                tokens, _ = attention.forward(folded, chunk.block)
+                out[chunk.rows] = tokens.reshape(-1, out.shape[1])
         return RaggedArray(out, X.offsets, X.weights)
 
     def attention_weights(self, X):
@@ -703,7 +704,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         with one_blas_thread():
             for chunk in self._chunks(X, attention, None):
                 A = attention.weights(folded, chunk.block)
-                for i, A_i in zip(chunk.sets, A, strict=True):
+                for i, A_i in zip(np.arange(len(X))[chunk.sets], A, strict=True):
                     weights[i] = A_i
         return weights
 

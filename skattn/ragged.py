@@ -478,36 +478,35 @@ class RaggedArray:
 
         Yields
         ------
-        sets : ndarray of shape (b,)
-            Positions of b sets that have the same number of tokens, rising.
+        sets : slice or ndarray of int of shape (b,)
+            Positions of b sets of one length, rising; slices where the sets stand in order of
+            length, so that taking them copies nothing.
+        rows : slice or ndarray of int of shape (b * n,)
+            Rows of `values` that hold them.
+        shape : tuple of int
+            ``(b, n)``.
         """
         lengths = self.lengths
-        if len(lengths) == 1:
-            yield np.zeros(1, dtype=np.int64)
-            return
-        order = np.argsort(lengths, kind="stable")
-        cuts = np.flatnonzero(np.diff(lengths[order])) + 1
-        for same in np.split(order, cuts):
-            if same.size:
-                step = max(1, int(sets_at_once(int(lengths[same[0]]))))
-                for start in range(0, same.size, step):
-                    yield same[start : start + step]
-
-    def token_rows(self, sets):
-        """Rows of `values` that hold sets of one length.
-
-        Parameters
-        ----------
-        sets : ndarray of shape (b,)
-            Positions of sets of the same length n.
-
-        Returns
-        -------
-        ndarray of int of shape (b, n)
-            Row numbers.
-        """
-        n = int(self.lengths[sets[0]])
-        return self.offsets[sets][:, None] + np.arange(n)
+        in_order = len(lengths) < 2 or bool(np.all(lengths[1:] >= lengths[:-1]))
+        order = None if in_order else np.argsort(lengths, kind="stable")
+        in_turn = lengths if in_order else lengths[order]
+        stops = np.append(np.flatnonzero(in_turn[1:] != in_turn[:-1]) + 1, len(lengths))
+        start = 0
+        for stop in stops.tolist():
+            if start == stop:  # there are no sets at all
+                return
+            n = int(in_turn[start])
+            step = max(1, int(sets_at_once(n)))
+            while start < stop:
+                end = min(start + step, stop)
+                if in_order:
+                    rows = slice(int(self.offsets[start]), int(self.offsets[end]))
+                    yield slice(start, end), rows, (end - start, n)
+                else:
+                    sets = order[start:end]
+                    rows = (self.offsets[sets][:, None] + np.arange(n)).ravel()
+                    yield sets, rows, (end - start, n)
+                start = end
 
 
 def _offsets(lengths):

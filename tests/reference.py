@@ -52,3 +52,43 @@ def layer(params, X, weights=None, *, n_heads, mask=None, score_statistics=True,
     if score_statistics:
         columns = [*Zs, np.column_stack(lses), np.column_stack(selves)]
     return np.hstack(columns), np.array(As).reshape(n_heads, n, n)
+
+
+def attend_and_pool(params, X, *, n_heads):
+    """Mean of the token outputs of one set X (n, d), all heads at once, and a cache."""
+    n = len(X)
+    Q, K, V = (
+        (X @ params[name]).reshape(n, n_heads, -1).swapaxes(0, 1) for name in ("W_Q", "W_K", "W_V")
+    )  # (H, n, d_k) twice, (H, n, d_v)
+    S = Q @ K.swapaxes(1, 2) / math.sqrt(Q.shape[-1])  # (H, n, n)
+    A = np.exp(S - S.max(axis=-1, keepdims=True))
+    A /= A.sum(axis=-1, keepdims=True)
+    Z = A @ V  # (H, n, d_v)
+    return Z.mean(axis=1).reshape(-1), (Q, K, V, A)
+
+
+def log_loss_gradient(params, sets, y, *, n_heads):
+    """Mean log loss of mean pooling and a linear head over sets, and its gradient, set by set.
+
+    The textbook's formulas in NumPy as one would write them: this is what the fast objective has
+    to agree with, and to beat.
+    """
+    value, grads = 0.0, {name: np.zeros_like(params[name]) for name in params}
+    for X, target in zip(sets, y, strict=True):
+        n = len(X)
+        pooled, (Q, K, V, A) = attend_and_pool(params, X, n_heads=n_heads)
+        raw = params["coef"] @ pooled + params["intercept"]  # (1,)
+        value += float(np.logaddexp(0, raw[0]) - target * raw[0])
+        d_raw = 1 / (1 + np.exp(-raw)) - target
+        grads["coef"] += d_raw[:, None] * pooled
+        grads["intercept"] += d_raw
+        d_pooled = (d_raw @ params["coef"]).reshape(n_heads, 1, -1)
+        dZ = np.broadcast_to(d_pooled / n, V.shape)
+        dV = A.swapaxes(1, 2) @ dZ  # Z = A V
+        dA = dZ @ V.swapaxes(1, 2)
+        dS = A * (dA - np.sum(A * dA, axis=-1, keepdims=True))
+        dS /= math.sqrt(Q.shape[-1])
+        dQ, dK = dS @ K, dS.swapaxes(1, 2) @ Q  # S = Q K^T / sqrt(d_k)
+        for name, d in (("W_Q", dQ), ("W_K", dK), ("W_V", dV)):
+            grads[name] += X.T @ d.swapaxes(0, 1).reshape(n, -1)
+    return value / len(sets), {name: grad / len(sets) for name, grad in grads.items()}

@@ -109,7 +109,8 @@ def test_value_is_weighted_mean_loss_plus_penalty():
     params = objective.layout.unpack(theta) | objective.held
     rng = np.random.default_rng(0)
     total = 0.0
-    for i, X in enumerate(rng.normal(size=(n, 3)) for n in SIZES):
+    sets = [rng.normal(size=(n, 3)) for n in SIZES]
+    for i, X in enumerate(sorted(sets, key=len)):  # the order in which the objective holds them
         out = layer(params, X, n_heads=2)[0]
         pooled = out.mean(axis=0) if len(X) else np.zeros(8)
         raw = params["coef"] @ pooled + params["intercept"]
