@@ -62,7 +62,7 @@ class Chunk(NamedTuple):
     p: np.ndarray | None
 
 
-def chunks(X, attention, pooling, mean=None, scale=None):
+def chunks(X, attention, pooling, mean=None, scale=None, *, bounded=True):
     """Cut the sets of X into blocks, tokens standardised, until each has had its turn.
 
     Empty sets come too, as blocks of no tokens. Memory of one block at a time; none where the
@@ -80,7 +80,8 @@ def chunks(X, attention, pooling, mean=None, scale=None):
         p = None
         if linear:
             p = pooling.token_weights(RaggedArray.from_block(values, weights)).reshape(shape)
-        yield Chunk(sets, rows, attention.block(values, weights), weights, p)
+        block = attention.block(values, weights, bounded=bounded)
+        yield Chunk(sets, rows, block, weights, p)
 
 
 def pack(X, mean=None, scale=None):

@@ -156,7 +156,7 @@ class Block(NamedTuple):
 
     X (b, n, d) token vectors; log2_weights (b, n) or None; weights (b, n) or None, the token
     weights by which a reported self-weight is divided; reach (b,), the largest squared length of
-    a token in each set, and spread (b,), the largest |log2 weight|, which bound the scores.
+    a token in each set, or None, and spread (b,), the largest |log2 weight|, which bound the scores.
     """
 
     X: np.ndarray
@@ -170,7 +170,7 @@ class Folded(NamedTuple):
     """Projections in the type of the data, with scale and log2 e folded in.
 
     Either M (d, n_heads, d), the product W_Q W_K^T of each head, or W_Q and W_K; `stretch`
-    (n_heads,) bounds ``|S_ij| <= stretch * |x_i| |x_j|``.
+    bounds ``|S_ij| <= stretch * |x_i| |x_j|``, or is None.
     """
 
     M: np.ndarray | None
@@ -178,7 +178,7 @@ class Folded(NamedTuple):
     W_K: np.ndarray
     W_V: np.ndarray
     b_V: np.ndarray
-    stretch: float
+    stretch: float | None
 
 
 @dataclass(frozen=True)
@@ -265,9 +265,12 @@ class Attention:
         rows = max(1, LONG_FACTOR * self.chunk_bytes // row_bytes)
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
-    def block(self, X, weights=None):
-        """Describe sets X (b, n, d), token weights (b, n), for the kernels. O(b n d)."""
-        reach = np.einsum("bnd,bnd->bn", X, X).max(axis=1, initial=0)
+    def block(self, X, weights=None, *, bounded=True):
+        """Describe sets X (b, n, d), token weights (b, n), for the kernels. O(b n d).
+
+        Without `bounded`, how far its scores reach is left to a look at them.
+        """
+        reach = np.einsum("bnd,bnd->bn", X, X).max(axis=1, initial=0) if bounded else None
         if weights is None or self.mask == "diagonal":  # each copy of a token sees itself alone
             return Block(X, None, None, reach, None)
         log2_weights = np.log2(weights)
@@ -276,31 +279,32 @@ class Attention:
 
     # Folding the parameters, and the gradient back through it
 
-    def fold(self, params, dtype, *, tight=True):
+    def fold(self, params, dtype, *, bounded=True):
         """Fold scale and log2 e into the projections, once per evaluation.
 
-        `tight` bounds the scores by the largest singular value of each W_Q and W_K instead of by
-        their norms. It costs some eigenvalues, and spares a look at the scores.
+        `bounded` takes the largest singular value of each W_Q and W_K, which bound the scores.
+        It costs some eigenvalues and spares a look at all scores.
         """
         H, d_k = self.n_heads, self.d_k
         d = len(params["W_Q"])
-        W_Q = params["W_Q"] * (self._scale * LOG2_E)
-        W_K = params["W_K"]
-        heads = np.concatenate([W_Q, W_K], axis=1).T.reshape(2, H, d_k, d)  # W_Q^T, then W_K^T
-        if tight:
+        W_Q, W_K = params["W_Q"] * (self._scale * LOG2_E), params["W_K"]
+        stretch = None
+        if bounded:
+            heads = np.concatenate([W_Q, W_K], axis=1).T.reshape(2, H, d_k, d)
             squares = np.linalg.eigvalsh(heads @ heads.swapaxes(2, 3))[..., -1].clip(0)
-        else:
-            squares = np.einsum("ihkd,ihkd->ih", heads, heads)
+            stretch = math.sqrt((squares[0] * squares[1]).max())
         M = None
         if self._folds_keys(d):
-            M = (heads[0].swapaxes(1, 2) @ heads[1]).swapaxes(0, 1).astype(dtype)  # (d, H, d)
+            W_Q_by_head = W_Q.reshape(d, H, d_k).swapaxes(0, 1)  # (H, d, d_k)
+            W_K_by_head = W_K.reshape(d, H, d_k).transpose(1, 2, 0)  # (H, d_k, d)
+            M = (W_Q_by_head @ W_K_by_head).swapaxes(0, 1).astype(dtype)  # (d, H, d)
         return Folded(
             M,
             W_Q.astype(dtype, copy=False),
             W_K.astype(dtype, copy=False),
             params["W_V"].astype(dtype, copy=False),
             params["b_V"].astype(dtype, copy=False),
-            math.sqrt((squares[0] * squares[1]).max()),
+            stretch,
         )
 
     def unfold(self, params, d_folded):
@@ -368,9 +372,11 @@ class Attention:
         if self.mask is not None:
             i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(n)
             allowed = MASKS[self.mask](i, j)[:, None, :]  # (r, 1, n)
-        bound = block.reach * folded.stretch
-        if block.spread is not None:
-            bound = bound + block.spread
+        bound = None
+        if block.reach is not None and folded.stretch is not None:
+            bound = block.reach * folded.stretch
+            if block.spread is not None:
+                bound += block.spread
         shift = _exp2(U, bound, allowed)
         if allowed is not None:
             U *= allowed
@@ -628,18 +634,21 @@ def _exp2(S, bound, allowed):
 
     Which shift is a matter of each set alone, so that its bits do not depend on its neighbours.
     Scores within +-limit need none: bounded (b,) from the norms of tokens, without a look at
-    them, or else seen to lie so. A set whose scores lie within limit of their middle is shifted
+    them, or seen to lie so. A set whose scores lie within limit of their middle is shifted
     by that. For others each row is shifted by its largest allowed score, and clamped at -limit,
     where the power would only reach slow subnormal numbers and count for nothing.
     """
     limit = 60.0 if S.dtype == np.float32 else 200.0
-    if np.all(bound <= limit):
+    if bound is not None and (bound <= limit).all():
         np.exp2(S, out=S)
         return None
     b, r, H, n = S.shape
     flat = S.reshape(b, -1)
     top, low = flat.max(axis=1), flat.min(axis=1)
-    bounded = (bound <= limit) | ((top <= limit) & (low >= -limit))
+    bounded = (top <= limit) & (low >= -limit)
+    if bounded.all():
+        np.exp2(S, out=S)
+        return None
     close = (top - low) <= limit  # NaN scores are in neither class
     shift = np.where(bounded, S.dtype.type(0), top)[:, None, None]
     wide = ~(bounded | close)

@@ -629,7 +629,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         ndarray of shape (n_samples, n_features_out) or RaggedArray
             Float32 for float32 tokens, else float64. O(sum n_i^2) time.
         """
-        check_is_fitted(self)
+        if not hasattr(self, "W_Q_"):
+            check_is_fitted(self)  # raises, at some cost
         if self.pooling is None:
             return self.contextualize(X)
         X = self._read(X, reset=False)
@@ -709,13 +710,16 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         return weights
 
     def _chunks(self, X, attention, pooling):
-        mean = self.token_mean_.astype(X.dtype) if self.standardize else None
-        return chunks(X, attention, pooling, mean, self.token_scale_.astype(X.dtype))
+        mean = scale = None
+        if self.standardize:
+            mean = self.token_mean_.astype(X.dtype, copy=False)
+            scale = self.token_scale_.astype(X.dtype, copy=False)
+        return chunks(X, attention, pooling, mean, scale, bounded=X.n_tokens > FEW_TOKENS)
 
     def _folded(self, attention, X):
         """The projections as the kernels take them, in the type of X."""
         params = {"W_Q": self.W_Q_, "W_K": self.W_K_, "W_V": self.W_V_, "b_V": self.b_V_}
-        return attention.fold(params, X.dtype, tight=X.n_tokens > FEW_TOKENS)
+        return attention.fold(params, X.dtype, bounded=X.n_tokens > FEW_TOKENS)
 
     def _is_ragged_out(self):
         return self.pooling is None

@@ -64,6 +64,8 @@ class MeanPooling(_Linear):
 
     def token_weights(self, tokens):
         """Share of each token in its set's mean, w_i / sum w, (n_tokens,)."""
+        if tokens.weights is None:
+            return tokens.repeat((1 / np.maximum(tokens.lengths, 1)).astype(tokens.dtype))
         return _weights(tokens) / tokens.repeat(_total(tokens))
 
 

@@ -202,7 +202,7 @@ class RaggedArray:
     @cached_property
     def lengths(self):
         """Number of tokens of each set, ndarray of shape (n_samples,)."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     @property
     def n_samples(self):
@@ -486,8 +486,11 @@ class RaggedArray:
         shape : tuple of int
             ``(b, n)``.
         """
+        if self.n_samples == 1:
+            yield slice(0, 1), slice(0, self.n_tokens), (1, self.n_tokens)
+            return
         lengths = self.lengths
-        in_order = len(lengths) < 2 or bool(np.all(lengths[1:] >= lengths[:-1]))
+        in_order = bool((lengths[1:] >= lengths[:-1]).all())
         order = None if in_order else np.argsort(lengths, kind="stable")
         in_turn = lengths if in_order else lengths[order]
         stops = np.append(np.flatnonzero(in_turn[1:] != in_turn[:-1]) + 1, len(lengths))
