@@ -1,0 +1,180 @@
+"""
+Quickstart: when the mean of a set is not enough
+================================================
+
+You have samples that are *sets* of vectors: the images in a bag, the atoms of a molecule, the
+purchases of a customer. The usual first step is to average each set and go on with ordinary
+tables. When does that lose the answer, and does attention find it?
+
+Two tasks, two models. The baseline averages the tokens and fits a logistic regression. The other
+pipeline puts :class:`skattn.AttentionContextualizer` in place of the average.
+"""
+
+# %%
+
+import time
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from skattn import AttentionContextualizer
+from skattn.datasets import load_digit_bags, make_lookup
+
+
+def mean_of_tokens(X):
+    """One row per set."""
+    return np.array([tokens.mean(axis=0) for tokens in X])
+
+
+def mean_pooling():
+    """The baseline."""
+    return make_pipeline(
+        FunctionTransformer(mean_of_tokens), StandardScaler(), LogisticRegression(max_iter=1000)
+    )
+
+
+def attention(**parameters):
+    """Attention in place of the mean."""
+    return make_pipeline(
+        AttentionContextualizer(random_state=0, **parameters),
+        StandardScaler(),
+        LogisticRegression(max_iter=1000),
+    )
+
+
+scores = {}
+
+
+def compare(task, name, model, X, y, X_test, y_test):
+    """Fit, score on the test sets, print a line."""
+    start = time.perf_counter()
+    model.fit(X, y)
+    seconds = time.perf_counter() - start
+    scores[task, name] = model.score(X_test, y_test)
+    print(f"{task:<12}{name:<14}{scores[task, name]:>13.3f}{seconds:>9.1f} s", flush=True)
+    return model
+
+
+print(f"{'task':<12}{'model':<14}{'test accuracy':>13}{'fit':>11}")
+
+# %%
+# Lookup
+# ------
+# A set holds six items, each with a key and a value, and a query that repeats one of the keys.
+# The label is the value of the item with that key. The mean, or any other statistic of single
+# features, is useless here: all sets hold the same values. What counts is which tokens belong
+# together, and that is what attention sees. The defaults do.
+
+lookup = *make_lookup(500, random_state=0), *make_lookup(1000, random_state=1)
+compare("lookup", "mean pooling", mean_pooling(), *lookup)
+compare("lookup", "attention", attention(), *lookup)
+
+# %%
+# Digit bags
+# ----------
+# A bag holds about ten handwritten digits, and the label says whether there is a nine among them;
+# nobody says which image it is. 300 bags to learn from, 500 to test on, made of different images.
+# Here the mean has something to go by, so both models are tuned, by cross-validation on the
+# training bags.
+#
+# One image decides, so we pool by attention too: ``pooling="attention"`` learns a query that
+# weighs the tokens of a bag against each other, where the mean would weigh them all alike.
+
+X, y, X_test, y_test, _, shown = load_digit_bags(
+    n_train=300, return_token_labels=True, random_state=0
+)
+
+grid = {"logisticregression__C": [0.001, 0.01, 0.1, 1, 10]}
+plain = GridSearchCV(mean_pooling(), grid, cv=3)
+compare("digit bags", "mean pooling", plain, X, y, X_test, y_test)
+
+grid = {"attentioncontextualizer__alpha": [0.01, 0.03, 0.1]}
+search = GridSearchCV(attention(pooling="attention", tol=1e-3, max_iter=500), grid, cv=3)
+compare("digit bags", "attention", search, X, y, X_test, y_test)
+
+fitted = search.best_estimator_[0]
+print(f"\nChosen on the training bags: alpha={fitted.alpha}, {fitted.n_iter_} iterations")
+
+assert scores["lookup", "attention"] > 0.95 > 0.6 > scores["lookup", "mean pooling"]
+assert scores["digit bags", "attention"] > scores["digit bags", "mean pooling"]
+
+# %%
+# What it looked at
+# -----------------
+# The weights of the pooling are a softmax over the bag of each token's contextual vector times
+# the learned query. Is the image with the largest weight a nine? We count over all positive test
+# bags.
+
+query = fitted.pooling_params_["q"]
+pooling_weights = [softmax(tokens @ query) for tokens in fitted.contextualize(X_test)]
+
+positive = np.flatnonzero(y_test == 1)
+is_nine = [digits == 9 for digits in shown]
+hits = np.mean([is_nine[i][pooling_weights[i].argmax()] for i in positive])
+chance = np.mean([is_nine[i].mean() for i in positive])
+print(
+    f"The image with the largest weight is a nine in {hits:.0%} of the {len(positive)} positive "
+    f"test bags;\none picked at random would be in {chance:.0%}."
+)
+
+# %%
+# The figure takes the first positive test bag of ten images with a single nine. Bars: how much
+# each image counts in the vector of the bag. Below: how much attention each image receives from
+# the others in each head before that, which is the mean of a column of `attention_weights`. A
+# head whose row is even is one that the penalty has switched off.
+#
+# What the figure does not show: that the model decides *because of* these weights. The pooled
+# tokens are mixtures already, and the objective has many minima. In one trial of twelve seeds
+# (alpha=0.01) test accuracies ran from .84 to .94. In eleven of the fits the largest weight was on
+# a nine in at least 79 % of the positive bags; in one, the least accurate, in 10 %.
+
+i = next(i for i in positive if len(is_nine[i]) == 10 and is_nine[i].sum() == 1)
+bag, n, nine = X_test[i], len(X_test[i]), int(np.flatnonzero(is_nine[i])[0])
+received = fitted.attention_weights([bag])[0].mean(axis=1)  # (n_heads, n)
+orange = "#D55E00"  # told apart from grey and blue with any colour vision
+
+fig, (top, middle, bottom) = plt.subplots(
+    3, 1, figsize=(9, 5.6), height_ratios=[1, 1.7, 1.7], sharex=True, layout="constrained"
+)
+fig.suptitle("A bag labelled “holds a 9”, and where attention goes in it")
+
+for j, image in enumerate(bag.reshape(-1, 8, 8)):
+    inset = top.inset_axes([j - 0.42, 0, 0.84, 1], transform=top.transData)
+    inset.imshow(image, cmap="gray_r", vmin=0, vmax=1)
+    inset.set(xticks=[], yticks=[])
+    inset.spines[:].set(color=orange if j == nine else "0.7", linewidth=3.5 if j == nine else 0.8)
+top.set(ylim=(0, 1), yticks=[], xlim=(-0.5, n - 0.5))
+top.spines[:].set_visible(False)
+
+weights = pooling_weights[i]
+bars = middle.bar(range(n), weights, color=[orange if j == nine else "0.65" for j in range(n)])
+middle.bar_label(bars, [f"{w:.2f}" if w > 1.2 / n else "" for w in weights], padding=2)
+middle.axhline(1 / n, color="black", linestyle="--", linewidth=1)
+middle.text(n - 0.5, 1 / n + 0.02, "mean pooling: 1 / n", ha="right", va="bottom", fontsize=9)
+middle.margins(y=0.15)
+middle.set_title("Weight of each image in the vector of the bag", fontsize=10)
+middle.spines[["top", "right"]].set_visible(False)
+
+bottom.imshow(received, cmap="Blues", vmin=0, vmax=0.6, aspect="auto")
+for head, j in np.ndindex(received.shape):
+    colour = "white" if received[head, j] > 0.4 else "black"
+    bottom.text(j, head, f"{received[head, j]:.2f}", ha="center", va="center", color=colour)
+bottom.set_yticks(range(len(received)), [f"head {h + 1}" for h in range(len(received))])
+bottom.set_title("Attention each image receives from the bag, by head; rows sum to 1", fontsize=10)
+bottom.set_xticks(range(n), ["the 9" if j == nine else "" for j in range(n)])
+for ax in (top, middle, bottom):
+    ax.tick_params(bottom=False)
+
+path = Path(__file__).parent / "_output" / "quickstart.png"
+path.parent.mkdir(exist_ok=True)
+fig.savefig(path, dpi=150)
+print(f"Figure: {path.relative_to(Path(__file__).parent.parent)}")
