@@ -1,0 +1,1 @@
+"""Benchmarks: what the library learns, and how fast."""
