@@ -19,8 +19,8 @@ from .attention import Block
 from .ragged import RaggedArray
 
 HELD = ("b_V",)
-MAX_PARTS = 8  # into which the sets of a large fit are cut
-WORK_OF_A_PART = 2e6  # multiplications of a head, about a millisecond
+MAX_PARTS = 32  # into which the sets of a large fit are cut, for as many processes
+WORK_OF_A_PART = 1.5e7  # multiplications, a millisecond or more
 
 
 class ParameterLayout:
@@ -62,15 +62,18 @@ class Chunk(NamedTuple):
     p: np.ndarray | None
 
 
-def chunks(X, attention, pooling, mean=None, scale=None, *, bounded=True):
+def chunks(X, attention, pooling, mean=None, scale=None, *, bounded=True, share=(0, 1)):
     """Cut the sets of X into blocks, tokens standardised, until each has had its turn.
+
+    With share = (k, n) every n-th block, from block k on.
 
     Empty sets come too, as blocks of no tokens. Memory of one block at a time; none where the
     sets stand in order of length and nothing is standardised.
     """
     linear = hasattr(pooling, "token_weights")
     limit = attention.sets_at_once
-    for sets, rows, shape in X.equal_length_chunks(lambda n: limit(n, X.dtype.itemsize)):
+    blocks = X.equal_length_chunks(lambda n: limit(n, X.dtype.itemsize))
+    for sets, rows, shape in itertools.islice(blocks, share[0], None, share[1]):
         values = X.values[rows]
         if mean is not None:
             values = values - mean
@@ -170,75 +173,80 @@ class Objective:
             | pooling.shapes(attention.n_features_out)
             | {"coef": (n_outputs, k), "intercept": (n_outputs,)}
         )
-        self._cut()
-
-    def _cut(self):
-        """Cut the packed sets into chunks, and the chunks into parts of about equal work.
-
-        The sums over parts are added in their order, whoever computes them: the parts must
-        depend on the data alone.
-        """
         self.chunks = list(chunks(self.X, self.attention, self.pooling))
-        lengths, d = self.X.lengths, self.X.n_features
-        self.work = float(np.sum(lengths * (lengths + d + 8.0))) * self.attention.n_heads * d
-        n_parts = int(np.clip(self.work / WORK_OF_A_PART, 1, MAX_PARTS))
-        done = np.cumsum(
-            [
-                chunk.block.X[..., 0].size * (chunk.block.X.shape[1] + d + 8.0)
-                for chunk in self.chunks
-            ]
-        )
-        shares = np.linspace(0, done[-1] if len(done) else 0, n_parts + 1)[1:-1]
-        cuts = [0, *np.searchsorted(done, shares).tolist(), len(self.chunks)]
-        self.parts = [slice(a, b) for a, b in itertools.pairwise(cuts)]
+        self.parts = self._parts()
+
+    def _parts(self):
+        """Cut the chunks into parts of about equal work.
+
+        The sums over parts are added in their order, whoever computes them: so the parts depend
+        on the data alone.
+        """
+        shapes = [chunk.block.X.shape[:2] for chunk in self.chunks]
+        heads_d = self.attention.n_heads * self.X.n_features
+        work = np.cumsum([b * n * (n + self.X.n_features + 8.0) * heads_d for b, n in shapes])
+        total = work[-1] if len(work) else 0.0
+        n_parts = int(np.clip(total / WORK_OF_A_PART, 1, MAX_PARTS))
+        shares = np.linspace(0, total, n_parts + 1)[1:-1]
+        cuts = [0, *np.searchsorted(work, shares).tolist(), len(self.chunks)]
+        return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
     def __getstate__(self):
-        return {k: v for k, v in self.__dict__.items() if k not in ("chunks", "parts")}
+        return {k: v for k, v in self.__dict__.items() if k != "chunks"}  # views of X
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._cut()  # views of the sets, which the workers of a parallel fit map from one file
+        X = self.X  # whose arrays a worker maps from a file; as plain arrays they are faster
+        weights = None if X.weights is None else np.asarray(X.weights)
+        self.X = RaggedArray._trusted(np.asarray(X.values), np.asarray(X.offsets), weights)
+        self.y, self.sample_weight = np.asarray(self.y), np.asarray(self.sample_weight)
+        self.chunks = list(chunks(self.X, self.attention, self.pooling))
 
     def value_and_grad(self, theta):
         """The objective and its gradient (n_parameters,). O(sum n_i^2) time.
 
         A trial step may overflow, without a warning: the solver refuses what is not finite.
         """
-        return self.combine(theta, [self.part(k, theta) for k in range(len(self.parts))])
+        return self.combine(theta, self.sums(range(len(self.parts)), theta))
 
-    def part(self, k, theta):
-        """Summed loss of part k and the gradients of what the layers folded and of the rest."""
+    def sums(self, parts, theta):
+        """By the number of each of some parts: its summed loss, gradients of what the layers
+        folded, and gradients of the rest.
+        """
         attention, pooling = self.attention, self.pooling
         params = self.layout.unpack(theta) | self.held
-        value, d_folded = 0.0, {}
-        grads = {"coef": np.zeros(params["coef"].shape), "intercept": 0.0}
+        coef, intercept = params["coef"], params["intercept"]
+        toward = coef[0] if len(coef) == 1 else None
+        sums = {}
         with np.errstate(over="ignore", invalid="ignore"):
             folded = attention.fold(params, self.X.dtype)
-            coef, intercept = params["coef"], params["intercept"]
-            toward = coef[0] if len(coef) == 1 else None
-            for chunk in self.chunks[self.parts[k]]:
-                pooled, cache = pool_forward(attention, pooling, folded, params, chunk, toward)
-                raw = pooled @ coef.T + intercept
-                loss, d_raw = self.loss.loss_gradient(
-                    self.y[chunk.sets], raw, self.sample_weight[chunk.sets]
-                )
-                value += float(loss.sum())
-                grads["coef"] += d_raw.T @ pooled
-                grads["intercept"] += d_raw.sum(axis=0)
-                d_attention, d_pooling = pool_backward(
-                    attention, pooling, folded, params, chunk, cache, d_raw @ coef
-                )
-                _accumulate(d_folded, d_attention)
-                _accumulate(grads, d_pooling)
-        return value, d_folded, grads
+            for part in parts:
+                value, d_folded = 0.0, {}
+                grads = {"coef": np.zeros(coef.shape), "intercept": np.zeros(intercept.shape)}
+                for chunk in self.chunks[self.parts[part]]:
+                    pooled, cache = pool_forward(attention, pooling, folded, params, chunk, toward)
+                    raw = pooled @ coef.T + intercept
+                    loss, d_raw = self.loss.loss_gradient(
+                        self.y[chunk.sets], raw, self.sample_weight[chunk.sets]
+                    )
+                    value += float(loss.sum())
+                    grads["coef"] += d_raw.T @ pooled
+                    grads["intercept"] += d_raw.sum(axis=0)
+                    d_attention, d_pooling = pool_backward(
+                        attention, pooling, folded, params, chunk, cache, d_raw @ coef
+                    )
+                    _accumulate(d_folded, d_attention)
+                    _accumulate(grads, d_pooling)
+                sums[part] = value, d_folded, grads
+        return sums
 
-    def combine(self, theta, parts):
-        """The objective and its gradient from the sums of all parts, in their order."""
+    def combine(self, theta, sums):
+        """The objective and its gradient from the sums of all parts, added in their order."""
         params = self.layout.unpack(theta) | self.held
         total_weight = float(np.sum(self.sample_weight))
         with np.errstate(over="ignore", invalid="ignore"):
             value, d_folded, grads = 0.0, {}, {}
-            for part_value, part_folded, part_grads in parts:
+            for part_value, part_folded, part_grads in (sums[k] for k in sorted(sums)):
                 value += part_value
                 _accumulate(d_folded, part_folded)
                 _accumulate(grads, part_grads)

@@ -156,7 +156,7 @@ class Block(NamedTuple):
 
     X (b, n, d) token vectors; log2_weights (b, n) or None; weights (b, n) or None, the token
     weights by which a reported self-weight is divided; reach (b,), the largest squared length of
-    a token in each set, or None, and spread (b,), the largest |log2 weight|, which bound the scores.
+    a token in each set, or None, and spread (b,), the largest |log2 weight|: they bound the scores.
     """
 
     X: np.ndarray

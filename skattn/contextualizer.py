@@ -23,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._objective import HELD, Objective, chunks, pool_forward
+from ._parallel import spread_over_processes, spread_over_threads
 from ._threads import one_blas_thread
 from .attention import INITS, MASKS, Attention
 from .containers import as_ragged, is_pandas, is_table
@@ -35,6 +36,7 @@ __all__ = ["AttentionContextualizer"]
 
 WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
 FEW_TOKENS = 32  # up to so many, nothing is spent on preparing for more
+MANY_TOKENS = 2**12  # from which on transform starts threads
 SCALER_BATCH = 2**14  # tokens whose mean and variance are taken at once
 EMPTY = ("zeros", "nan", "error")
 HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
@@ -127,6 +129,11 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         Whether `fit` starts from the parameters of the last one.
     empty : {"zeros", "nan", "error"}, default="zeros"
         The row of a set without tokens; ``"nan"`` holds in `transform` only, `fit` uses zeros.
+    n_jobs : int, default=None
+        Processes of `fit`, threads of `transform`: None is 1 unless joblib's configuration says
+        otherwise, -1 is all cores. They pay where an evaluation of the objective takes more
+        than some milliseconds, and change no result. Inside another parallel computation, as a
+        grid search, it is 1.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the start.
     verbose : int, default=0
@@ -232,6 +239,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         tol=1e-4,
         warm_start=False,
         empty="zeros",
+        n_jobs=None,
         random_state=None,
         verbose=0,
     ):
@@ -252,6 +260,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         self.tol = tol
         self.warm_start = warm_start
         self.empty = empty
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
@@ -338,9 +347,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
             held,
         )
         theta0 = objective.layout.pack(start | self._start_of_head(objective))
-        with one_blas_thread():
+        with one_blas_thread(), spread_over_processes(objective, self.n_jobs) as value_and_grad:
             result = minimize(
-                objective.value_and_grad,
+                value_and_grad,
                 theta0,
                 self._print_iteration if self.verbose else None,
                 solver=self.solver,
@@ -372,6 +381,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
             value = getattr(self, name)
             if not isinstance(value, (bool, np.bool_)):
                 raise TypeError(f"{name} must be True or False, but is {value!r}.")
+        if not (self.n_jobs is None or isinstance(self.n_jobs, (int, np.integer))):
+            raise TypeError(f"n_jobs must be None or an integer, but is {self.n_jobs!r}.")
         for name in ("alpha", "tol", "scale"):
             value = getattr(self, name)
             if name == "scale" and value is None:
@@ -637,10 +648,13 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         attention, pooling = self._parts()
         folded = self._folded(attention, X)
         out = np.empty((len(X), self._n_features_out), X.dtype)
-        with one_blas_thread() if X.n_tokens > FEW_TOKENS else nullcontext():
-            for chunk in self._chunks(X, attention, pooling):
+
+        def work(*share):
+            for chunk in self._chunks(X, attention, pooling, share):
                 pooled, _ = pool_forward(attention, pooling, folded, self.pooling_params_, chunk)
                 out[chunk.sets] = pooled
+
+        self._run(work, X)
         if self.empty == "nan":
             out[X.lengths == 0] = np.nan
         return out
@@ -664,10 +678,13 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
         attention, _ = self._parts()
         folded = self._folded(attention, X)
         out = np.empty((X.n_tokens, attention.n_features_out), X.dtype)
-        with one_blas_thread():
-            for chunk in self._chunks(X, attention, None):
+
+        def work(*share):
+            for chunk in self._chunks(X, attention, None, share):
                 tokens, _ = attention.forward(folded, chunk.block)
                 out[chunk.rows] = tokens.reshape(-1, out.shape[1])
+
+        self._run(work, X)
         return RaggedArray(out, X.offsets, X.weights)
 
     def attention_weights(self, X):
@@ -709,12 +726,18 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixi
                     weights[i] = A_i
         return weights
 
-    def _chunks(self, X, attention, pooling):
+    def _run(self, work, X):
+        """Run work(k, n_threads) in as many threads as n_jobs says, each with its share of X."""
+        with one_blas_thread() if X.n_tokens > FEW_TOKENS else nullcontext():
+            spread_over_threads(work, self.n_jobs, X.n_tokens > MANY_TOKENS)
+
+    def _chunks(self, X, attention, pooling, share=(0, 1)):
         mean = scale = None
         if self.standardize:
             mean = self.token_mean_.astype(X.dtype, copy=False)
             scale = self.token_scale_.astype(X.dtype, copy=False)
-        return chunks(X, attention, pooling, mean, scale, bounded=X.n_tokens > FEW_TOKENS)
+        bounded = X.n_tokens > FEW_TOKENS
+        return chunks(X, attention, pooling, mean, scale, bounded=bounded, share=share)
 
     def _folded(self, attention, X):
         """The projections as the kernels take them, in the type of X."""

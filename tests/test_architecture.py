@@ -16,6 +16,7 @@ PACKAGE = Path(skattn.__file__).parent
 LEVELS = {
     "_optional": 0,
     "_threads": 0,
+    "_parallel": 1,
     "ragged": 0,
     "losses": 0,
     "solvers": 0,
@@ -38,6 +39,7 @@ SAME_LEVEL = {("predictors", "contextualizer")}
 ONLY = {
     "_optional": set(),
     "_threads": set(),
+    "_parallel": {"_threads"},
     "ragged": set(),
     "losses": set(),
     "solvers": set(),

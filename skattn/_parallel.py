@@ -1,0 +1,97 @@
+"""Several processes for a fit, several threads for a transform.
+
+The kernels make short calls, between which Python threads wait for one another's interpreter
+lock. So a fit has worker processes: they map the packed sets from one file, keep them from one
+evaluation to the next, and exchange nothing but parameters and gradients. A transform, whose
+sets would have to travel, has threads. What comes out is the same for any number of either.
+"""
+
+import multiprocessing
+import os
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+
+import joblib
+from joblib.externals.loky import ProcessPoolExecutor
+
+from ._threads import one_blas_thread
+
+IDLE_SECONDS = 300  # after which a worker process without work ends
+
+
+@contextmanager
+def spread_over_processes(objective, n_jobs):
+    """Its value_and_grad, computed by this process and `n_jobs` - 1 others."""
+    n_jobs = min(_effective(n_jobs), len(objective.parts))
+    if n_jobs == 1:
+        yield objective.value_and_grad
+        return
+    shares = [range(k, len(objective.parts), n_jobs) for k in range(n_jobs)]
+    executor = _workers(n_jobs - 1)
+    with TemporaryDirectory(prefix="skattn-", ignore_cleanup_errors=True) as folder:
+        path = os.path.join(folder, "objective")
+        joblib.dump(objective, path)
+
+        def value_and_grad(theta):
+            others = [executor.submit(_sums, path, share, theta) for share in shares[1:]]
+            sums = objective.sums(shares[0], theta)
+            for other in others:
+                sums |= other.result()
+            return objective.combine(theta, sums)
+
+        try:
+            yield value_and_grad
+        finally:
+            for _ in shares[1:]:
+                executor.submit(_forget)
+
+
+def spread_over_threads(work, n_jobs, worth_it):
+    """Run work(k, n_threads) for each k in range(n_threads), in as many threads."""
+    n_threads = _effective(n_jobs) if worth_it else 1
+    if n_threads == 1:
+        work(0, 1)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        for done in [pool.submit(work, k, n_threads) for k in range(n_threads)]:
+            done.result()
+
+
+_pools = {}  # worker processes, kept from one fit to the next, by their number
+
+
+def _workers(n):
+    """A pool of n worker processes, the last one if it lives."""
+    if n in _pools:
+        try:
+            _pools[n].submit(_forget).result()
+            return _pools[n]
+        except BrokenExecutor:  # a worker was killed, as by an interrupt or for memory
+            pass
+    _pools[n] = ProcessPoolExecutor(max_workers=n, timeout=IDLE_SECONDS)
+    return _pools[n]
+
+
+def _effective(n_jobs):
+    """How many at once: as joblib counts, but one inside of another parallel computation."""
+    if multiprocessing.current_process().name != "MainProcess":
+        return 1
+    return joblib.effective_n_jobs(n_jobs)
+
+
+_held = {}  # in a worker: the objective it has mapped, by the path of its file
+
+
+def _forget():
+    """In a worker: let go of the sets."""
+    _held.clear()
+
+
+def _sums(path, share, theta):
+    """In a worker: sums of some parts, with the sets it holds from the call before."""
+    if path not in _held:
+        _held.clear()
+        _held[path] = joblib.load(path, mmap_mode="r")
+    with one_blas_thread():
+        return _held[path].sums(share, theta)
