@@ -20,7 +20,7 @@ from .ragged import RaggedArray
 
 HELD = ("b_V",)
 MAX_PARTS = 32  # into which the sets of a large fit are cut, for as many processes
-WORK_OF_A_PART = 1.5e7  # multiplications, a millisecond or more
+WORK_OF_A_PART = 1e7  # multiplications, a millisecond or more
 
 
 class ParameterLayout:

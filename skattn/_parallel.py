@@ -8,6 +8,7 @@ sets would have to travel, has threads. What comes out is the same for any numbe
 
 import multiprocessing
 import os
+import time
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -15,8 +16,9 @@ from tempfile import TemporaryDirectory
 import joblib
 from joblib.externals.loky import ProcessPoolExecutor
 
-from ._threads import one_blas_thread
+from ._runtime import one_blas_thread
 
+SEND_SECONDS = 2e-4  # time for the executor's threads to send a call to its worker
 IDLE_SECONDS = 300  # after which a worker process without work ends
 
 
@@ -35,6 +37,7 @@ def spread_over_processes(objective, n_jobs):
 
         def value_and_grad(theta):
             others = [executor.submit(_sums, path, share, theta) for share in shares[1:]]
+            time.sleep(SEND_SECONDS)  # or the threads that send would wait for our kernels
             sums = objective.sums(shares[0], theta)
             for other in others:
                 sums |= other.result()

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._objective import HELD, Objective, chunks, pool_forward
 from ._parallel import spread_over_processes, spread_over_threads
-from ._threads import one_blas_thread
+from ._runtime import one_blas_thread
 from .attention import INITS, MASKS, Attention
 from .containers import as_ragged, is_pandas, is_table
 from .losses import LOSSES

@@ -299,7 +299,7 @@ class RaggedArray:
             self.offsets[:-1][indices] - offsets[:-1], lengths
         )
         weights = None if self.weights is None else self.weights[rows]
-        return RaggedArray._trusted(self.values[rows], offsets, weights)
+        return RaggedArray._trusted(np.take(self.values, rows, axis=0), offsets, weights)
 
     def with_values(self, values):
         """The same sets with other token vectors.

@@ -15,7 +15,7 @@ PACKAGE = Path(skattn.__file__).parent
 # A module imports modules of lower levels only, and those of its own level that stand here.
 LEVELS = {
     "_optional": 0,
-    "_threads": 0,
+    "_runtime": 0,
     "_parallel": 1,
     "ragged": 0,
     "losses": 0,
@@ -38,8 +38,8 @@ SAME_LEVEL = {("predictors", "contextualizer")}
 # What is more than a matter of levels: these modules import no others than these.
 ONLY = {
     "_optional": set(),
-    "_threads": set(),
-    "_parallel": {"_threads"},
+    "_runtime": set(),
+    "_parallel": {"_runtime"},
     "ragged": set(),
     "losses": set(),
     "solvers": set(),
@@ -48,7 +48,7 @@ ONLY = {
     "pooling": {"ragged"},
     "preprocessing": {"ragged", "containers", "pooling", "_optional"},
     "datasets": {"ragged", "_optional"},
-    "inspection": {"ragged", "attention", "_objective", "containers", "_optional", "_threads"},
+    "inspection": {"ragged", "attention", "_objective", "containers", "_optional", "_runtime"},
     "distributed": {"contextualizer", "_objective", "containers", "ragged", "_optional"},
     "display": {"inspection", "ragged", "containers", "_optional"},
 }

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info
 
 from skattn import AttentionContextualizer, RaggedArray, _objective, _parallel, contextualizer
 from skattn._parallel import spread_over_threads
-from skattn._threads import one_blas_thread
+from skattn._runtime import one_blas_thread
 from skattn.pooling import POOLINGS
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
