@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_LINT := $(VENV)/.installed-lint
 INSTALLED_BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-synthetic clean
 
 demo: $(INSTALLED)
 	MPLBACKEND=Agg $(BIN)/python examples/plot_quickstart.py
@@ -22,6 +22,9 @@ lint: $(INSTALLED_LINT)
 	$(BIN)/python .ci/check_docstrings.py
 
 bench: $(INSTALLED_BENCH)
+	$(BIN)/python -m benchmarks.bench_speed
+
+bench-synthetic: $(INSTALLED_BENCH)
 	$(BIN)/python -m benchmarks.bench_synthetic
 
 clean:

@@ -154,15 +154,16 @@ def _fits(shape, target):
 class Block(NamedTuple):
     """b sets of n tokens each, and what the kernels need to know of them.
 
-    X (b, n, d) token vectors; log2_weights (b, n) or None; weights (b, n) or None, the token
-    weights by which a reported self-weight is divided; reach (b,), the largest squared length of
-    a token in each set, or None, and spread (b,), the largest |log2 weight|: they bound the scores.
+    X (b, n, d) token vectors; weights (b, n) or None, the token weights by which a reported
+    self-weight is divided, and log2_weights (b, n) or None. What bounds the scores: reach (b,) or
+    None, the largest squared length of a token in each set, and spread (b,) or None, the largest
+    |log2 weight|.
     """
 
     X: np.ndarray
     weights: np.ndarray | None
     log2_weights: np.ndarray | None
-    reach: np.ndarray
+    reach: np.ndarray | None
     spread: np.ndarray | None
 
 
@@ -653,17 +654,25 @@ def _exp2(S, bound, allowed):
     shift = np.where(bounded, S.dtype.type(0), top)[:, None, None]
     wide = ~(bounded | close)
     if wide.any():
-        shift = np.broadcast_to(shift, (b, r, H)).copy()
-        for k in np.flatnonzero(wide):
-            seen = S[k] if allowed is None else np.where(allowed, S[k], -np.inf)
-            row_top = seen.max(axis=-1)
-            shift[k] = np.where(np.isfinite(row_top), row_top, 0)
+        row_top = _row_max(S if allowed is None else np.where(allowed, S, -np.inf))
+        row_top[np.isneginf(row_top)] = 0  # a token that may attend to nothing
+        shift = np.where(wide[:, None, None], row_top, shift)
     S -= shift[..., None]
     np.maximum(S, -limit, out=S)
     if allowed is not None and wide.any():
         np.minimum(S, limit, out=S)  # masked scores may stand above every allowed one
     np.exp2(S, out=S)
     return shift
+
+
+def _row_max(S):
+    """Largest score of each row, (b, r, H). NumPy reduces short rows one by one, at 4 ns a score."""
+    if S.shape[-1] > 80:
+        return S.max(axis=-1)
+    top = S[..., 0].copy()
+    for j in range(1, S.shape[-1]):
+        np.maximum(top, S[..., j], out=top)
+    return top
 
 
 # Where to start
