@@ -1,6 +1,5 @@
 """AttentionContextualizer: attention that is learned from a downstream loss."""
 
-import functools
 import warnings
 from contextlib import nullcontext
 
@@ -8,7 +7,6 @@ import numpy as np
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
@@ -23,10 +21,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._objective import HELD, Objective, chunks, pool_forward
+from ._output import RaggedOutputMixin
 from ._parallel import spread_over_processes, spread_over_threads
 from ._runtime import one_blas_thread
 from .attention import INITS, MASKS, Attention
-from .containers import as_ragged, is_pandas, is_table
+from .containers import as_ragged, is_table
 from .losses import LOSSES
 from .pooling import POOLINGS, MeanPooling
 from .ragged import RaggedArray
@@ -42,37 +41,7 @@ EMPTY = ("zeros", "nan", "error")
 HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
 
 
-class _RaggedOutputMixin(TransformerMixin):
-    """A transformer whose output is wrapped by `set_output` unless it is ragged."""
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        for name in ("transform", "fit_transform"):
-            wrapped = getattr(cls, name)  # by scikit-learn, in the class that defines it
-            if hasattr(wrapped, "__wrapped__"):
-                setattr(cls, name, _unless_ragged(wrapped.__wrapped__, wrapped))
-
-    def _is_ragged_out(self):
-        """Whether `transform` gives a RaggedArray."""
-        return False
-
-
-def _unless_ragged(plain, wrapped):
-    """The method as `set_output` wraps it, or as it was where the output is ragged."""
-
-    @functools.wraps(plain)
-    def method(self, X, *args, **kwargs):
-        if self._is_ragged_out():
-            return plain(self, X, *args, **kwargs)
-        out = wrapped(self, X, *args, **kwargs)
-        if is_pandas(out, "DataFrame") and is_pandas(X, "Series"):
-            out.index = X.index  # scikit-learn before 1.7 does so for frames only
-        return out
-
-    return method
-
-
-class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, _RaggedOutputMixin, BaseEstimator):
+class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin, BaseEstimator):
     """Contextual token vectors by attention that is learned from a loss.
 
     Each sample is a set of token vectors. `fit` learns the projections of a layer of
