@@ -45,6 +45,11 @@ class TorchModel:
             for name, array in params.items()
         }
         self.n_sets, self.dtype = len(X), dtype
+        self.batch = lambda: self._batch(X, y, batching, padded_batch)
+        self.batch()
+
+    def _batch(self, X, y, batching, padded_batch):
+        """Make the batches, which everything else finds made."""
         groups = self._groups(X, batching, padded_batch)
         self.order = np.concatenate(groups)
         self.batches = list(self._batches(X, y, groups))
@@ -78,7 +83,7 @@ class TorchModel:
                 x = part.to_padded(0.0)
                 mask = torch.tensor(np.arange(x.shape[1]) < part.lengths[:, None])
             yield (
-                torch.tensor(x, dtype=self.dtype),
+                torch.from_numpy(x),
                 mask,
                 torch.tensor(part.lengths[:, None], dtype=self.dtype),
                 torch.tensor(y[group], dtype=target_type),

@@ -666,7 +666,7 @@ def _exp2(S, bound, allowed):
 
 
 def _row_max(S):
-    """Largest score of each row, (b, r, H). NumPy reduces short rows one by one, at 4 ns a score."""
+    """Largest score of each row, (b, r, H); NumPy takes 4 ns a score to reduce short rows."""
     if S.shape[-1] > 80:
         return S.max(axis=-1)
     top = S[..., 0].copy()
