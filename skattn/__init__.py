@@ -3,11 +3,14 @@
 from .attention import scaled_dot_product_attention
 from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
+from .predictors import AttentionClassifier, AttentionRegressor
 from .ragged import RaggedArray
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "AttentionClassifier",
     "AttentionContextualizer",
+    "AttentionRegressor",
     "RaggedArray",
     "as_ragged",
     "scaled_dot_product_attention",

@@ -452,13 +452,17 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             )
         return weight
 
+    def _loss_for(self, y):
+        """Name of the loss that goes with the dtype of y, whatever its values."""
+        return "squared_error" if y.dtype.kind == "f" else "log_loss"
+
     def _targets(self, y, weight):
         """Loss, targets as it takes them, number of outputs, and weights with class weights."""
-        name = self.loss
-        if name == "auto":
-            name = "squared_error" if y.dtype.kind == "f" else "log_loss"
+        name = self._loss_for(y) if self.loss == "auto" else self.loss
         loss = LOSSES[name]()
         if loss.is_classifier:
+            if y.dtype.kind == "f":  # refuse NaN and infinity by name
+                y = check_array(y, ensure_2d=False, input_name="y")
             y = column_or_1d(y, warn=True)
             check_classification_targets(y)
             classes, encoded = np.unique(y, return_inverse=True)
@@ -481,6 +485,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
         self.__dict__.pop("classes_", None)  # of an earlier fit on labels
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        self._y_ndim = y.ndim
         if y.ndim > 2:
             raise ValueError(f"y has shape {y.shape}, but must have 1 or 2 axes.")
         y = y.reshape(len(y), -1)
@@ -614,9 +619,18 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         if self.pooling is None:
             return self.contextualize(X)
         X = self._read(X, reset=False)
+        out = self._pool(X)
+        if self.empty == "nan":
+            out[X.lengths == 0] = np.nan
+        return out
+
+    def _pool(self, X):
+        """Pooled vectors (n_samples, k) of sets that were read; zeros for an empty set."""
         attention, pooling = self._parts()
+        pooling = pooling or MeanPooling()  # what the head reads where transform gives tokens
         folded = self._folded(attention, X)
-        out = np.empty((len(X), self._n_features_out), X.dtype)
+        k = pooling.n_features_out(attention.n_features_out)
+        out = np.empty((len(X), k), X.dtype)
 
         def work(*share):
             for chunk in self._chunks(X, attention, pooling, share):
@@ -624,8 +638,6 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 out[chunk.sets] = pooled
 
         self._run(work, X)
-        if self.empty == "nan":
-            out[X.lengths == 0] = np.nan
         return out
 
     def contextualize(self, X):

@@ -1,0 +1,203 @@
+"""The model of AttentionContextualizer with its head kept: a classifier and a regressor of sets."""
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .contextualizer import AttentionContextualizer
+from .losses import LOSSES
+
+__all__ = ["AttentionClassifier", "AttentionRegressor"]
+
+
+class _Predictor(AttentionContextualizer):
+    """What both have beside the contextualizer."""
+
+    def _check_parameters(self):
+        super()._check_parameters()
+        allowed = [
+            name for name, loss in LOSSES.items() if loss.is_classifier == self._is_classifier
+        ]
+        if self.loss not in ("auto", *allowed):
+            raise ValueError(
+                f"{type(self).__name__} has loss one of {['auto', *allowed]}, but is given "
+                f"{self.loss!r}."
+            )
+
+    def _raw_prediction(self, X):
+        """Output of the linear head, (n_samples, n_outputs); of zeros for a set of no tokens."""
+        check_is_fitted(self, "coef_")
+        return self._pool(self._read(X, reset=False)) @ self.coef_.T + self.intercept_
+
+
+class AttentionClassifier(ClassifierMixin, _Predictor):
+    """Classify sets by attention, pooling and a linear head, all learned together.
+
+    The parameters are those of :class:`~skattn.AttentionContextualizer`, whose model this is;
+    `loss` is ``"log_loss"`` whatever the dtype of y. It has that class's fitted attributes and
+    its `transform`, `contextualize` and `attention_weights` too.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    coef_ : ndarray of shape (n_outputs, n_features_out)
+        Weights of the head; one row for two classes.
+    intercept_ : ndarray of shape (n_outputs,)
+        Bias of the head.
+
+    Raises
+    ------
+    ValueError
+        If y holds one class only, or is continuous.
+
+    See Also
+    --------
+    AttentionContextualizer : The same model as a transformer, with all parameters described.
+    AttentionRegressor : The same model for numbers.
+
+    Examples
+    --------
+    >>> from skattn import AttentionClassifier
+    >>> from skattn.datasets import make_lookup
+    >>> X, y = make_lookup(500, random_state=0)
+    >>> model = AttentionClassifier(n_heads=1, random_state=0).fit(X, y)
+    >>> X_test, y_test = make_lookup(1000, random_state=1)
+    >>> model.score(X_test, y_test) > 0.95
+    True
+    """
+
+    _is_classifier = True
+
+    def _loss_for(self, y):
+        return "log_loss"
+
+    def decision_function(self, X):
+        """Raw prediction of each class; of the second one where there are two.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Log-odds for two classes, else log-probabilities up to a constant.
+        """
+        raw = self._raw_prediction(X)
+        return raw[:, 0] if raw.shape[1] == 1 else raw
+
+    def predict_proba(self, X):
+        """Probability of each class.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Rows sum to 1; columns in the order of `classes_`.
+        """
+        raw = self._raw_prediction(X)
+        if raw.shape[1] == 1:
+            return np.hstack([expit(-raw), expit(raw)])
+        return softmax(raw, axis=1)
+
+    def predict_log_proba(self, X):
+        """Logarithm of the probability of each class.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Columns in the order of `classes_`.
+        """
+        return np.log(self.predict_proba(X))
+
+    def predict(self, X):
+        """Most probable class.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels as in y.
+        """
+        raw = self._raw_prediction(X)
+        index = (raw[:, 0] > 0).astype(int) if raw.shape[1] == 1 else raw.argmax(axis=1)
+        return self.classes_[index]
+
+
+class AttentionRegressor(RegressorMixin, _Predictor):
+    """Predict numbers from sets by attention, pooling and a linear head, all learned together.
+
+    The parameters are those of :class:`~skattn.AttentionContextualizer`, whose model this is;
+    `loss` is ``"squared_error"`` (also for integer y), ``"huber"``, ``"poisson"`` or ``"gamma"``.
+    It has that class's fitted attributes and its `transform`, `contextualize` and
+    `attention_weights` too.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_outputs, n_features_out)
+        Weights of the head, in units of y; of its logarithm for "poisson" and "gamma".
+    intercept_ : ndarray of shape (n_outputs,)
+        Bias of the head.
+
+    Raises
+    ------
+    ValueError
+        If y is outside of the domain of the loss.
+
+    See Also
+    --------
+    AttentionContextualizer : The same model as a transformer, with all parameters described.
+    AttentionClassifier : The same model for labels.
+
+    Examples
+    --------
+    >>> from skattn import AttentionRegressor
+    >>> from skattn.datasets import make_distinct_counts
+    >>> X, y = make_distinct_counts(300, random_state=0)
+    >>> model = AttentionRegressor(pooling="sum", max_iter=50, tol=1e-2, random_state=0).fit(X, y)
+    >>> model.score(*make_distinct_counts(300, random_state=1)) > 0.8
+    True
+    """
+
+    _is_classifier = False
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _loss_for(self, y):
+        return "squared_error"
+
+    def predict(self, X):
+        """Predicted numbers.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            In units of y, with as many axes as y had in `fit`.
+        """
+        raw = self._raw_prediction(X)
+        raw = np.exp(raw) if self.loss in ("poisson", "gamma") else raw
+        return raw[:, 0] if self._y_ndim == 1 else raw
