@@ -1,5 +1,7 @@
 """The model of AttentionContextualizer with its head kept: a classifier and a regressor of sets."""
 
+import inspect
+
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -9,6 +11,15 @@ from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
 
 __all__ = ["AttentionClassifier", "AttentionRegressor"]
+
+
+def _documented(predictor):
+    """Give the docstring of a predictor the parameters of the contextualizer, which are its own."""
+    source = inspect.cleandoc(AttentionContextualizer.__doc__)
+    parameters = source[source.index("Parameters\n") : source.index("Attributes\n")]
+    before, attributes, after = inspect.cleandoc(predictor.__doc__).partition("Attributes\n")
+    predictor.__doc__ = before + parameters + attributes + after
+    return predictor
 
 
 class _Predictor(AttentionContextualizer):
@@ -31,6 +42,7 @@ class _Predictor(AttentionContextualizer):
         return self._pool(self._read(X, reset=False)) @ self.coef_.T + self.intercept_
 
 
+@_documented
 class AttentionClassifier(ClassifierMixin, _Predictor):
     """Classify sets by attention, pooling and a linear head, all learned together.
 
@@ -140,6 +152,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         return self.classes_[index]
 
 
+@_documented
 class AttentionRegressor(RegressorMixin, _Predictor):
     """Predict numbers from sets by attention, pooling and a linear head, all learned together.
 
@@ -167,11 +180,13 @@ class AttentionRegressor(RegressorMixin, _Predictor):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from skattn import AttentionRegressor
-    >>> from skattn.datasets import make_distinct_counts
-    >>> X, y = make_distinct_counts(300, random_state=0)
-    >>> model = AttentionRegressor(pooling="sum", max_iter=50, tol=1e-2, random_state=0).fit(X, y)
-    >>> model.score(*make_distinct_counts(300, random_state=1)) > 0.8
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(n, 3)) for n in rng.integers(1, 9, size=200)]
+    >>> y = np.array([tokens[:, 0].mean() for tokens in X])
+    >>> model = AttentionRegressor(n_heads=1, alpha=1e-2, tol=1e-3, random_state=0)
+    >>> model.fit(X[:150], y[:150]).score(X[150:], y[150:]) > 0.9
     True
     """
 
