@@ -41,7 +41,7 @@ class SolverResult:
     --------
     >>> import numpy as np
     >>> from skattn.solvers import minimize
-    >>> minimize(lambda x: (np.sum(x**4), 4 * x**3), np.ones(1), max_iter=1).advice
+    >>> minimize(lambda x: (np.sum(x**4), 4 * x**3), np.full(1, 3.0), max_iter=1).advice
     'Increase max_iter, or loosen tol.'
     """
 
