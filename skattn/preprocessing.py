@@ -1,0 +1,604 @@
+"""Transformers around attention: tokens through any transformer, and plain pooled statistics."""
+
+from inspect import Parameter, signature
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
+from sklearn.utils import check_array, check_consistent_length, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+
+from ._output import RaggedOutputMixin
+from .containers import as_ragged, is_table
+from .pooling import MaxPooling, MeanPooling, StatsPooling, SumPooling
+from .ragged import RaggedArray
+
+__all__ = ["STATISTICS", "SetPooler", "TokenTransformer"]
+
+POOLED_AT_ONCE = 2**18  # numbers of a block of sets, which then stays in cache
+EMPTY = ("zeros", "nan", "error")
+
+
+def _transformer_has(method):
+    """Whether the wrapped transformer, fitted or not, has the method."""
+    return lambda self: hasattr(getattr(self, "transformer_", self.transformer), method)
+
+
+class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
+    """Sets of token vectors, every token passed through a scikit-learn transformer.
+
+    The transformer is fitted once, on the tokens of all training sets as the rows of one array,
+    and knows nothing of sets: standardise tokens, reduce or lift their features, encode a
+    feature of theirs.
+
+    Parameters
+    ----------
+    transformer : transformer
+        Any transformer of scikit-learn's kind that gives one dense row for each row it gets:
+        ``StandardScaler()``, ``PCA()``, ``Nystroem()``, ``OneHotEncoder(sparse_output=False)``,
+        a FunctionTransformer, a Pipeline. It is cloned; its own parameters are
+        ``transformer__...``.
+
+    Attributes
+    ----------
+    transformer_ : transformer
+        The clone, fitted on an array of shape (n_tokens, n_features_in_).
+    n_features_out_ : int
+        Number of features of a transformed token.
+    n_features_in_ : int
+        Number of features of a token.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where `fit` was given a frame of numbers.
+
+    Raises
+    ------
+    TypeError
+        If the transformer lacks ``fit`` or ``transform``, or gives sparse or non-numeric rows.
+    ValueError
+        If there is no token to fit on, or the transformer gives another number of rows than it
+        got.
+
+    See Also
+    --------
+    SetPooler : Statistics of each set's tokens.
+    as_ragged : What X may be.
+
+    Notes
+    -----
+    The cost is that of the transformer on an array of shape (n_tokens, n_features).
+
+    A token weighs its own weight, if X is a RaggedArray that has weights, times the
+    `sample_weight` of its set. The weights go to the transformer where its ``fit`` has a
+    parameter `sample_weight`; where it has none, as in PCA and in any Pipeline, every token
+    counts once. To weight each step of several, chain TokenTransformers. Tokens of weight 0 and
+    sets of sample weight 0 are left out of `fit` in any case, and tokens of weight 0 have no row
+    in the output.
+
+    The output is a RaggedArray, which ``set_output`` leaves as it is. FeatureUnion and
+    ColumnTransformer cannot stack such outputs: pool first.
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skattn.preprocessing import TokenTransformer
+    >>> X = [[[1.0, 0.0], [3.0, 4.0]], [], [[5.0, 8.0]]]
+    >>> scaled = TokenTransformer(StandardScaler()).fit_transform(X)
+    >>> scaled
+    RaggedArray(3 sets, 3 tokens, 2 features, float64)
+    >>> scaled[0].round(3)
+    array([[-1.225, -1.225],
+           [ 0.   ,  0.   ]])
+    """
+
+    def __init__(self, transformer):
+        self.transformer = transformer
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if hasattr(self.transformer, "__sklearn_tags__"):
+            inner = get_tags(self.transformer)
+            tags.target_tags.required = inner.target_tags.required
+            tags.input_tags.positive_only = inner.input_tags.positive_only
+            tags.non_deterministic = inner.non_deterministic
+            if inner.transformer_tags is not None:
+                tags.transformer_tags.preserves_dtype = inner.transformer_tags.preserves_dtype
+        return tags
+
+    def fit(self, X, y=None, *, sample_weight=None):
+        """Fit the transformer on the tokens of all sets.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads; at least one token.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            A target per set. A transformer whose ``fit`` takes y is given it once for each of
+            the set's tokens. A RaggedArray, or a list of arrays of the sets' lengths, has a
+            target for each token.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the sets, 0 or more; see the notes on what the transformer gets.
+
+        Returns
+        -------
+        self : TokenTransformer
+            Fitted.
+        """
+        tokens, used, parameters = self._prepare(X, y, sample_weight)
+        values = tokens.values[used]
+        self.transformer_.fit(values, **parameters)
+        self.n_features_out_ = self._rows(self.transformer_.transform(values[:1]), 1).shape[1]
+        return self
+
+    def fit_transform(self, X, y=None, *, sample_weight=None):
+        """Fit the transformer on the tokens of all sets, and transform them.
+
+        The transformer's own ``fit_transform`` runs once, which may be faster than the two
+        steps, or mean something else, as where a TargetEncoder cross-fits.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            As in `fit`.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            As in `fit`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            As in `fit`. Sets of weight 0 are transformed without having been fitted on.
+
+        Returns
+        -------
+        RaggedArray
+            One row of `n_features_out_` columns for each token.
+        """
+        tokens, used, parameters = self._prepare(X, y, sample_weight)
+        values, transformer = tokens.values[used], self.transformer_
+        method = getattr(transformer, "fit_transform", None)
+        if method is not None and all(_takes(method, name) for name in parameters):
+            rows = method(values, **parameters)
+        else:
+            rows = transformer.fit(values, **parameters).transform(values)
+        rows = self._rows(rows, len(values))
+        self.n_features_out_ = rows.shape[1]
+        if isinstance(used, slice):
+            return tokens.with_values(rows)
+        out = np.empty((tokens.n_tokens, rows.shape[1]), rows.dtype)
+        out[used], out[~used] = rows, self._apply(tokens.values[~used])
+        return tokens.with_values(out)
+
+    def transform(self, X):
+        """Transform every token.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        RaggedArray
+            One row of `n_features_out_` columns for each token: the sets and token weights of X,
+            without the tokens of weight 0. An empty set stays empty. Float32 where X is and the
+            transformer keeps it, else float64.
+        """
+        check_is_fitted(self)
+        tokens = _read(self, X, reset=False).drop_zero_weights()
+        return tokens.with_values(self._apply(tokens.values))
+
+    @available_if(_transformer_has("inverse_transform"))
+    def inverse_transform(self, X):
+        """Undo `transform`, token by token, where the transformer can.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Tokens of `n_features_out_` features, in anything that :func:`skattn.as_ragged`
+            reads.
+
+        Returns
+        -------
+        RaggedArray
+            One row of `n_features_in_` columns for each token.
+        """
+        check_is_fitted(self)
+        tokens = as_ragged(X, estimator=self).drop_zero_weights()
+        if tokens.n_tokens == 0:
+            return tokens.with_values(np.empty((0, self.n_features_in_), tokens.dtype))
+        if tokens.n_features != self.n_features_out_:
+            raise ValueError(
+                f"X has {tokens.n_features} features, but inverse_transform is expecting tokens "
+                f"of {self.n_features_out_} features, as transform gives them."
+            )
+        rows = self.transformer_.inverse_transform(tokens.values)
+        return tokens.with_values(self._rows(rows, tokens.n_tokens))
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of a transformed token's features: those that the transformer gives.
+
+        Parameters
+        ----------
+        input_features : array-like of str of shape (n_features_in_,), default=None
+            Names of the token features: `feature_names_in_` where there are such names, which
+            these must then equal, else ``x0, x1, ...``. The one name of a column of sets is not
+            used.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out_,)
+            One name per column; ``tokentransformer0``, ... if the transformer gives none.
+        """
+        check_is_fitted(self)
+        names = super().get_feature_names_out(_of_token_features(self, input_features))
+        try:
+            return self.transformer_.get_feature_names_out(names)
+        except AttributeError:  # it has no names to give, or, in a Pipeline, one of its steps
+            prefix = type(self).__name__.lower()
+            return np.array([f"{prefix}{j}" for j in range(self.n_features_out_)], dtype=object)
+
+    def _prepare(self, X, y, sample_weight):
+        """Clone the transformer; the tokens, which of them to fit on, and its fit parameters."""
+        for method in ("fit", "transform"):
+            if not hasattr(self.transformer, method):
+                raise TypeError(
+                    f"transformer must have the methods fit and transform, but "
+                    f"{self.transformer!r} has no {method}."
+                )
+        tokens = _read(self, X, reset=True)
+        weight = None
+        if sample_weight is not None:
+            weight = tokens.repeat(_check_sample_weight(sample_weight, len(tokens)))
+        if tokens.weights is not None:
+            weight = tokens.weights * (1.0 if weight is None else weight)
+        self.transformer_ = clone(self.transformer)
+        parameters = {}
+        if y is not None:
+            check_consistent_length(tokens, y)
+            if has_fit_parameter(self.transformer_, "y"):
+                parameters["y"] = _token_targets(y, tokens)
+        if weight is not None and has_fit_parameter(self.transformer_, "sample_weight"):
+            parameters["sample_weight"] = weight
+        used = slice(None)
+        if weight is not None and not weight.all():
+            used = weight > 0
+            parameters = {name: array[used] for name, array in parameters.items()}
+            if tokens.weights is not None:  # the tokens of weight 0 leave the output, too
+                used = used[tokens.weights > 0]
+        tokens = tokens.drop_zero_weights()
+        if len(tokens.values[used]) == 0:
+            raise ValueError(
+                f"Found no tokens in {len(tokens)} sets (of positive weight); at least one is "
+                "required."
+            )
+        return tokens, used, parameters
+
+    def _apply(self, values):
+        """Transformed tokens (n_tokens, n_features_out_); no transformer is asked for 0 rows."""
+        if len(values) == 0:
+            return np.empty((0, self.n_features_out_), values.dtype)
+        return self._rows(self.transformer_.transform(values), len(values))
+
+    def _rows(self, out, n_tokens):
+        """What the transformer gave for so many tokens, as a float array with a row for each."""
+        name = type(self.transformer_).__name__
+        if issparse(out):
+            raise TypeError(
+                f"{name} gives sparse rows, but tokens are dense vectors. Set sparse_output=False "
+                "where it has this parameter, or let a step that gives dense rows follow it in a "
+                "Pipeline, as TruncatedSVD."
+            )
+        rows = np.asarray(out)
+        if rows.ndim != 2 or len(rows) != n_tokens:
+            raise ValueError(
+                f"{name} gave an array of shape {rows.shape} for {n_tokens} tokens, but must give "
+                f"one row per token, ({n_tokens}, n_features_out)."
+            )
+        if rows.dtype.kind not in "fiub":
+            raise TypeError(
+                f"{name} gives rows of dtype {rows.dtype}, but a token is a vector of real numbers."
+            )
+        return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+    def _is_ragged_out(self):
+        return True
+
+
+def _pooled(pooling, sets):
+    return pooling.forward({}, sets)[0]
+
+
+def _count(sets):
+    weights = np.ones(sets.n_tokens) if sets.weights is None else sets.weights
+    return sets.with_values(weights[:, None]).segment_sum()
+
+
+# From sets of one length, of n > 0 tokens each, to one row per set.
+STATISTICS = {
+    "mean": lambda sets: _pooled(MeanPooling(), sets),
+    "std": lambda sets: np.split(_pooled(StatsPooling(), sets), 4, axis=1)[1],
+    "min": lambda sets: -_pooled(MaxPooling(), sets.with_values(-sets.values)),
+    "max": lambda sets: _pooled(MaxPooling(), sets),
+    "sum": lambda sets: _pooled(SumPooling(), sets),
+    "median": lambda sets: _quantile(sets, 0.5),
+    "count": _count,
+}
+
+
+class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
+    """Statistics of each set's tokens, feature by feature: a plain vector per set.
+
+    Nothing is learned. It is the baseline to compare attention with, and a good companion of
+    it in a FeatureUnion.
+
+    Parameters
+    ----------
+    statistics : tuple or list, default=("mean", "std", "min", "max", "count")
+        Which, in the order of the output's columns: any of ``"mean"``, ``"std"``, ``"min"``,
+        ``"max"``, ``"sum"``, ``"median"`` and ``"count"``, and a number between 0 and 1 for that
+        quantile. All features of the first come first; ``"count"``, the number of tokens, is
+        one column.
+    empty : {"zeros", "nan", "error"}, default="zeros"
+        What a set without tokens gives: a row of zeros; NaN in all but its sum and its count,
+        which are 0; or a ValueError.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of features of a token.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where `fit` was given a frame of numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter or the data is not as described; the message says what is needed.
+
+    See Also
+    --------
+    AttentionContextualizer : Learned vectors of sets whose tokens interact.
+    as_ragged : What X may be.
+
+    Notes
+    -----
+    The standard deviation is that of the set itself, with divisor n: 0 for one token. The
+    q-quantile is the least value v with a share of at least q of the tokens at or below it, or
+    the mean of v and the next value where the share is q exactly: the median is the usual one,
+    and ``numpy.quantile`` calls it ``"averaged_inverted_cdf"``.
+
+    Token weights w of a RaggedArray count a token w times in every statistic, and a token of
+    weight 0 is as good as absent.
+
+    O(n_tokens n_features) time, with quantiles O(n_tokens n_features log n) for sets of n tokens.
+    Sets of one length are pooled together, in float64 whatever X is, so that a set's numbers
+    depend on no other set.
+
+    Examples
+    --------
+    >>> from skattn.preprocessing import SetPooler
+    >>> X = [[[1.0, 10.0], [3.0, 20.0]], [], [[5.0, 30.0]]]
+    >>> pooler = SetPooler(statistics=("mean", "std", 0.9, "count"))
+    >>> pooler.fit_transform(X)
+    array([[ 2., 15.,  1.,  5.,  3., 20.,  2.],
+           [ 0.,  0.,  0.,  0.,  0.,  0.,  0.],
+           [ 5., 30.,  0.,  0.,  5., 30.,  1.]])
+    >>> pooler.get_feature_names_out().tolist()
+    ['mean_x0', 'mean_x1', 'std_x0', 'std_x1', 'q0.9_x0', 'q0.9_x1', 'count']
+    """
+
+    def __init__(self, statistics=("mean", "std", "min", "max", "count"), *, empty="zeros"):
+        self.statistics = statistics
+        self.empty = empty
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(self, X, y=None):
+        """Check the parameters, and take note of the tokens' features.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+        y : None, default=None
+            Not used.
+
+        Returns
+        -------
+        self : SetPooler
+            Fitted.
+        """
+        self._check_parameters()
+        self._read(X, reset=True)
+        return self
+
+    def transform(self, X):
+        """Pool each set's tokens into one vector.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features_out)
+            For each statistic in turn, one column per feature of a token, or one for
+            ``"count"``. Float32 for float32 tokens, else float64.
+        """
+        check_is_fitted(self, "n_features_in_")
+        X = self._read(X, reset=False)
+        widths = [1 if s == "count" else X.n_features for s in self.statistics]
+        stops = np.cumsum(widths)
+        out = np.zeros((len(X), stops[-1]), X.dtype)
+        for sets, rows, (b, n) in X.equal_length_chunks(
+            lambda n: POOLED_AT_ONCE // max(1, n * X.n_features)
+        ):
+            weights = None if X.weights is None else X.weights[rows].reshape(b, n)
+            values = X.values[rows].astype(np.float64, copy=False).reshape(b, n, X.n_features)
+            block = RaggedArray.from_block(values, weights)
+            for statistic, stop, width in zip(self.statistics, stops, widths, strict=True):
+                columns = slice(stop - width, stop)
+                if n > 0:
+                    pool = STATISTICS.get(statistic)
+                    out[sets, columns] = pool(block) if pool else _quantile(block, statistic)
+                elif self.empty == "nan" and statistic not in ("sum", "count"):
+                    out[sets, columns] = np.nan
+        return out
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the output columns: ``mean_x0``, ``q0.25_x0``, ``count``.
+
+        Parameters
+        ----------
+        input_features : array-like of str of shape (n_features_in_,), default=None
+            Names of the token features: `feature_names_in_` where there are such names, which
+            these must then equal, else ``x0, x1, ...``. The one name of a column of sets is not
+            used, unless tokens have one feature.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out,)
+            One name per column.
+        """
+        check_is_fitted(self, "n_features_in_")
+        features = super().get_feature_names_out(_of_token_features(self, input_features))
+        names = []
+        for statistic in self.statistics:
+            label = statistic if isinstance(statistic, str) else f"q{float(statistic)!r}"
+            names += ["count"] if label == "count" else [f"{label}_{name}" for name in features]
+        return np.array(names, dtype=object)
+
+    def _check_parameters(self):
+        """Refuse parameters that mean nothing, naming each."""
+        known = f"{list(STATISTICS)} or a number between 0 and 1, which is that quantile"
+        if not isinstance(self.statistics, (tuple, list)):
+            raise TypeError(
+                f"statistics must be a tuple or list, each of {known}, but is {self.statistics!r}."
+            )
+        if not self.statistics:
+            raise ValueError(f"statistics is empty; give at least one of {known}.")
+        for statistic in self.statistics:
+            if isinstance(statistic, (float, np.floating)):
+                if not 0 < statistic < 1:
+                    raise ValueError(
+                        f"The quantile {statistic!r} in statistics is not between 0 and 1; the "
+                        "extremes are 'min' and 'max'."
+                    )
+            elif not isinstance(statistic, str) or statistic not in STATISTICS:
+                raise ValueError(f"statistics has {statistic!r}, but each must be one of {known}.")
+        if len(set(self.statistics)) < len(self.statistics):
+            raise ValueError(f"statistics names one of them twice: {self.statistics!r}.")
+        if not isinstance(self.empty, str) or self.empty not in EMPTY:
+            raise ValueError(f"empty must be one of {list(EMPTY)}, but is {self.empty!r}.")
+
+    def _read(self, X, *, reset):
+        """Sets ready to be pooled: checked, without the tokens of weight 0."""
+        X = _read(self, X, reset=reset).drop_zero_weights()
+        if self.empty == "error" and not X.lengths.all():
+            raise ValueError(
+                f"Sets {np.flatnonzero(X.lengths == 0)[:10].tolist()} have no tokens. Drop them, "
+                "or choose empty='zeros' or empty='nan'."
+            )
+        return X
+
+
+def _quantile(sets, q):
+    """The q-quantile of each feature in sets of one length, (b, n_features).
+
+    Of the ordered values, the one at which the running weight reaches the share q; where it
+    stops at q to round-off, the mean of that value and the next. Whole weights are repeats.
+    """
+    b, n, d = len(sets), int(sets.lengths[0]), sets.n_features
+    values = sets.values.reshape(b, n, d)
+    if sets.weights is None:
+        values = np.sort(values, axis=1)
+        reached = np.arange(1.0, n + 1)[None, :, None]  # (1, n, 1)
+    else:
+        order = np.argsort(values, axis=1, kind="stable")
+        values = np.take_along_axis(values, order, axis=1)
+        weights = sets.weights.astype(np.float64, copy=False).reshape(b, n, 1)
+        reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)  # (b, n, d)
+    total = reached[:, -1:]
+    slack = 4 * n * np.finfo(np.float64).eps * total  # more than the running sums can err
+    lower = np.sum(reached < q * total - slack, axis=1, keepdims=True)
+    upper = np.sum(reached <= q * total + slack, axis=1, keepdims=True)
+    low, high = (np.take_along_axis(values, np.minimum(k, n - 1), axis=1) for k in (lower, upper))
+    return (0.5 * low + 0.5 * high)[:, 0]
+
+
+def _read(estimator, X, *, reset):
+    """Sets, with the number of their features, and the names, checked or taken note of."""
+    ragged = as_ragged(X, estimator=estimator)
+    if is_table(X):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)  # names, their number
+    elif reset:
+        estimator.n_features_in_ = ragged.n_features
+        if hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
+    if reset and ragged.n_features == 0:
+        raise ValueError(
+            f"Found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a minimum of 1 "
+            "is required."
+        )
+    if ragged.n_features != estimator.n_features_in_:
+        if ragged.n_tokens:
+            raise ValueError(
+                f"X has {ragged.n_features} features, but {type(estimator).__name__} is expecting "
+                f"{estimator.n_features_in_} features as input."
+            )
+        return ragged.with_values(np.empty((0, estimator.n_features_in_)))  # nothing but []
+    return ragged
+
+
+def _check_sample_weight(sample_weight, n_samples):
+    """Weights (n_samples,), finite, not negative and not all 0."""
+    weight = check_array(
+        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
+    )
+    if weight.shape != (n_samples,):
+        raise ValueError(
+            f"sample_weight has shape {weight.shape}, but must be 1-D with one weight for each of "
+            f"{n_samples} sets."
+        )
+    if np.any(weight < 0) or not np.any(weight > 0):
+        raise ValueError(
+            "A weight in sample_weight is negative, or all are zero: the weights must be 0 or "
+            f"more, and one of them above, but run from {weight.min()} to {weight.max()}."
+        )
+    return weight
+
+
+def _token_targets(y, tokens):
+    """A target for each token, (n_tokens,) or (n_tokens, n_outputs): its own, or its set's."""
+    if isinstance(y, RaggedArray):
+        y = y.to_list()
+    elif not isinstance(y, (list, tuple)) and np.asarray(y).dtype.kind != "O":
+        return tokens.repeat(np.asarray(y))
+    if not all(hasattr(target, "__len__") and not isinstance(target, str) for target in y):
+        return tokens.repeat(np.asarray(y))
+    lengths = np.array([len(target) for target in y])
+    wrong = np.flatnonzero(lengths != tokens.lengths)
+    if len(wrong) == 0:
+        targets = np.concatenate([np.asarray(target) for target in y if len(target)])
+        return targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+    if np.all(lengths == lengths[0]):  # several targets a set, as a list of lists
+        return tokens.repeat(np.array([list(target) for target in y]))
+    i = wrong[0]
+    raise ValueError(
+        f"y has {lengths[i]} targets for set {i}, which has {tokens.lengths[i]} tokens: give one "
+        "target per token, or one per set."
+    )
+
+
+def _of_token_features(estimator, input_features):
+    """The names as they are, or None where they are the one name of a column of sets."""
+    named = hasattr(estimator, "feature_names_in_")
+    if input_features is None or named or len(input_features) != 1:
+        return input_features
+    return input_features if estimator.n_features_in_ == 1 else None
+
+
+def _takes(method, name):
+    """Whether a method has the parameter, by name or among its keyword arguments."""
+    parameters = signature(method).parameters
+    return name in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
