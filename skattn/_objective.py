@@ -74,9 +74,10 @@ def chunks(X, attention, pooling, mean=None, scale=None, *, bounded=True, share=
     limit = attention.sets_at_once
     blocks = X.equal_length_chunks(lambda n: limit(n, X.dtype.itemsize))
     for sets, rows, shape in itertools.islice(blocks, share[0], None, share[1]):
-        values = X.values[rows]
+        in_order = isinstance(rows, slice)
+        values = X.values[rows] if in_order else np.take(X.values, rows, axis=0)
         if mean is not None:
-            values = values - mean
+            values = np.subtract(values, mean, out=None if in_order else values)
             values /= scale
         values = values.reshape(*shape, X.n_features)
         weights = None if X.weights is None else X.weights[rows].reshape(shape)
