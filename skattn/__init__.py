@@ -5,11 +5,13 @@ from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
 from .predictors import AttentionClassifier, AttentionRegressor
 from .ragged import RaggedArray
+from .tuning import AttentionContextualizerCV
 
 __version__ = "0.1.0.dev0"
 __all__ = [
     "AttentionClassifier",
     "AttentionContextualizer",
+    "AttentionContextualizerCV",
     "AttentionRegressor",
     "RaggedArray",
     "as_ragged",

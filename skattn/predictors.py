@@ -1,25 +1,15 @@
 """The model of AttentionContextualizer with its head kept: a classifier and a regressor of sets."""
 
-import inspect
-
 import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ._documented import with_parameters_of
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
 
 __all__ = ["AttentionClassifier", "AttentionRegressor"]
-
-
-def _documented(predictor):
-    """Give the docstring of a predictor the parameters of the contextualizer, which are its own."""
-    source = inspect.cleandoc(AttentionContextualizer.__doc__)
-    parameters = source[source.index("Parameters\n") : source.index("Attributes\n")]
-    before, attributes, after = inspect.cleandoc(predictor.__doc__).partition("Attributes\n")
-    predictor.__doc__ = before + parameters + attributes + after
-    return predictor
 
 
 class _Predictor(AttentionContextualizer):
@@ -42,7 +32,7 @@ class _Predictor(AttentionContextualizer):
         return self._pool(self._read(X, reset=False)) @ self.coef_.T + self.intercept_
 
 
-@_documented
+@with_parameters_of(AttentionContextualizer)
 class AttentionClassifier(ClassifierMixin, _Predictor):
     """Classify sets by attention, pooling and a linear head, all learned together.
 
@@ -152,7 +142,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         return self.classes_[index]
 
 
-@_documented
+@with_parameters_of(AttentionContextualizer)
 class AttentionRegressor(RegressorMixin, _Predictor):
     """Predict numbers from sets by attention, pooling and a linear head, all learned together.
 

@@ -16,6 +16,7 @@ PACKAGE = Path(skattn.__file__).parent
 LEVELS = {
     "_optional": 0,
     "_runtime": 0,
+    "_documented": 0,
     "_parallel": 1,
     "_output": 2,
     "ragged": 0,
@@ -29,10 +30,11 @@ LEVELS = {
     "predictors": 3,
     "preprocessing": 3,
     "datasets": 3,
-    "pipelines": 4,
+    "tuning": 4,
+    "pipelines": 5,
     "inspection": 4,
     "distributed": 4,
-    "display": 5,
+    "display": 6,
 }
 SAME_LEVEL = {("predictors", "contextualizer")}
 
@@ -40,6 +42,7 @@ SAME_LEVEL = {("predictors", "contextualizer")}
 ONLY = {
     "_optional": set(),
     "_runtime": set(),
+    "_documented": set(),
     "_parallel": {"_runtime"},
     "_output": {"containers"},
     "ragged": set(),

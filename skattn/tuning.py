@@ -1,0 +1,217 @@
+"""AttentionContextualizerCV: the penalty chosen by cross-validation."""
+
+import inspect
+import time
+import warnings
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_consistent_length
+
+from ._documented import with_parameters_of
+from .containers import as_ragged
+from .contextualizer import AttentionContextualizer
+from .losses import LOSSES
+from .predictors import AttentionClassifier, AttentionRegressor
+
+__all__ = ["AttentionContextualizerCV"]
+
+
+@with_parameters_of(AttentionContextualizer, without=("alpha", "warm_start"))
+class AttentionContextualizerCV(AttentionContextualizer):
+    """Contextual token vectors by attention whose penalty is chosen by cross-validation.
+
+    In every fold the model is fitted for one alpha after another, from the weakest penalty to the
+    strongest, each fit going on from the last. The alpha with the best mean score is then reached
+    on the same path by fits on all sets.
+
+    Parameters
+    ----------
+    alphas : array-like of float, default=(1e-4, 1e-3, 1e-2, 1e-1, 3e-1)
+        Strengths of the L2 penalty to choose from, above 0.
+    cv : int, splitter or iterable, default=5
+        Folds; stratified for labels where an integer. A splitter by groups takes them from the
+        `groups` of `fit`.
+    scoring : str or callable, default=None
+        What a fold is scored by, on the model with its head: accuracy or R squared where None.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen penalty; the strongest of those with the best mean score.
+    cv_results_ : dict of ndarray
+        ``"alpha"``, ``"mean_test_score"``, ``"std_test_score"``, ``"mean_fit_time"`` in seconds,
+        ``"mean_n_iter"`` and ``"n_converged"`` of shape (n_alphas,), weakest penalty first, and
+        ``"split_test_scores"`` of shape (n_splits, n_alphas).
+    scorer_ : callable
+        What the folds were scored by.
+
+    See Also
+    --------
+    AttentionContextualizer : The model, with all other attributes.
+
+    Notes
+    -----
+    The path goes from weak to strong, the other way from that of the lasso: a strong penalty takes
+    all weights to zero, where the gradient of Q K^T vanishes, and a fit that starts there learns
+    nothing more. On key-value lookup such a path stayed at .51 accuracy for every alpha, while the
+    rising one found .99 at alpha = 1e-2, where a cold start found .51.
+
+    Examples
+    --------
+    >>> from skattn import AttentionContextualizerCV
+    >>> from skattn.datasets import make_lookup
+    >>> X, y = make_lookup(300, random_state=0)
+    >>> model = AttentionContextualizerCV(alphas=(1e-3, 0.3), cv=3, n_heads=1, random_state=0)
+    >>> model.fit(X, y).alpha_
+    0.001
+    """
+
+    def __init__(
+        self,
+        *,
+        alphas=(1e-4, 1e-3, 1e-2, 1e-1, 3e-1),
+        cv=5,
+        scoring=None,
+        n_heads=4,
+        d_k=8,
+        d_v=8,
+        pooling="mean",
+        mask=None,
+        score_statistics=True,
+        standardize=True,
+        scale=None,
+        loss="auto",
+        class_weight=None,
+        init="tied",
+        solver="lbfgs",
+        max_iter=200,
+        tol=1e-4,
+        empty="zeros",
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.alphas = alphas
+        self.cv = cv
+        self.scoring = scoring
+        self.n_heads = n_heads
+        self.d_k = d_k
+        self.d_v = d_v
+        self.pooling = pooling
+        self.mask = mask
+        self.score_statistics = score_statistics
+        self.standardize = standardize
+        self.scale = scale
+        self.loss = loss
+        self.class_weight = class_weight
+        self.init = init
+        self.solver = solver
+        self.max_iter = max_iter
+        self.tol = tol
+        self.empty = empty
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def alpha(self):
+        """The penalty of the fit on all sets."""
+        return getattr(self, "alpha_", 0.0)
+
+    @property
+    def warm_start(self):
+        """Whether a fit on all sets goes on from the one before on the path."""
+        return getattr(self, "_goes_on", False)
+
+    def fit(self, X, y=None, *, sample_weight=None, groups=None):
+        """Choose alpha by cross-validation, then fit on all sets.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            A target per set.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the sets, in fits and, with ``scoring=None``, in scores.
+        groups : array-like of shape (n_samples,), default=None
+            Groups of the sets, for a `cv` that keeps them together.
+
+        Returns
+        -------
+        self : AttentionContextualizerCV
+            Fitted.
+        """
+        alphas = np.unique(np.asarray(self.alphas, dtype=np.float64))
+        if alphas.size == 0 or not np.all(np.isfinite(alphas) & (alphas > 0)):
+            raise ValueError(f"alphas must be numbers above 0, but are {self.alphas!r}.")
+        self._check_parameters()
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None: there is nothing to choose alpha by."
+            )
+        ragged, labels = as_ragged(X, estimator=self), np.asarray(y)
+        check_consistent_length(ragged, labels, sample_weight, groups)
+        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        model = self._predictor(labels)
+        splitter = check_cv(self.cv, labels, classifier=is_classifier(model))
+        self.scorer_ = check_scoring(model, scoring=self.scoring)
+        folds = Parallel(n_jobs=self.n_jobs)(
+            delayed(_path)(model, ragged, labels, weight, train, test, alphas, self.scorer_,
+                           self.scoring is None)
+            for train, test in splitter.split(np.zeros(len(ragged)), labels, groups)
+        )  # fmt: skip
+        scores, seconds, n_iter, converged = np.array(folds).transpose(1, 0, 2)  # (folds, alphas)
+        mean = scores.mean(axis=0)
+        self.cv_results_ = {
+            "alpha": alphas,
+            "mean_test_score": mean,
+            "std_test_score": scores.std(axis=0),
+            "mean_fit_time": seconds.mean(axis=0),
+            "mean_n_iter": n_iter.mean(axis=0),
+            "n_converged": converged.sum(axis=0).astype(int),
+            "split_test_scores": scores,
+        }
+        best = float(alphas[np.flatnonzero(mean == mean.max())[-1]])
+        self._goes_on = False
+        for alpha in alphas[alphas < best]:
+            self.alpha_ = float(alpha)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # said of the last fit only
+                super().fit(ragged, labels, sample_weight=weight)
+            self._goes_on = True
+        self.alpha_ = best
+        super().fit(X, y, sample_weight=sample_weight)
+        self._goes_on = False
+        return self
+
+    def _predictor(self, y):
+        """The model with its head, for the folds."""
+        name = self._loss_for(y) if self.loss == "auto" else self.loss
+        kind = AttentionClassifier if LOSSES[name].is_classifier else AttentionRegressor
+        own = inspect.signature(kind.__init__).parameters
+        params = {name: value for name, value in self.get_params(deep=False).items() if name in own}
+        return kind(**params | {"n_jobs": None, "verbose": 0, "warm_start": True})
+
+
+def _path(model, X, y, weight, train, test, alphas, scorer, weigh_scores):
+    """Scores, seconds, iterations and convergence (4, n_alphas) of one fold, weak to strong."""
+    model = clone(model)
+    part = None if weight is None else weight[train]
+    scored = {"sample_weight": weight[test]} if weigh_scores and weight is not None else {}
+    rows = []
+    for alpha in alphas:
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # counted in cv_results_
+            model.set_params(alpha=float(alpha)).fit(X[train], y[train], sample_weight=part)
+        seconds = time.perf_counter() - start
+        score = scorer(model, X[test], y[test], **scored)
+        rows.append((score, seconds, model.n_iter_, model.converged_))
+    return np.array(rows, dtype=np.float64).T
