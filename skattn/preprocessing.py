@@ -127,7 +127,8 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         tokens, used, parameters = self._prepare(X, y, sample_weight)
         values = tokens.values[used]
         self.transformer_.fit(values, **parameters)
-        self.n_features_out_ = self._rows(self.transformer_.transform(values[:1]), 1).shape[1]
+        first = values[:1].copy()  # the transformer may write over what it gets
+        self.n_features_out_ = self._rows(self.transformer_.transform(first), 1).shape[1]
         return self
 
     def fit_transform(self, X, y=None, *, sample_weight=None):
@@ -235,7 +236,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             return np.array([f"{prefix}{j}" for j in range(self.n_features_out_)], dtype=object)
 
     def _prepare(self, X, y, sample_weight):
-        """Clone the transformer; the tokens, which of them to fit on, and its fit parameters."""
+        """The tokens of the output, which of them to fit on, and the parameters of that fit."""
         for method in ("fit", "transform"):
             if not hasattr(self.transformer, method):
                 raise TypeError(
@@ -243,32 +244,33 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
                     f"{self.transformer!r} has no {method}."
                 )
         tokens = _read(self, X, reset=True)
+        if y is None and get_tags(self).target_tags.required:
+            raise ValueError(
+                f"{type(self.transformer).__name__} requires y to be passed, but the target y is "
+                "None."
+            )
         weight = None
         if sample_weight is not None:
             weight = tokens.repeat(_check_sample_weight(sample_weight, len(tokens)))
         if tokens.weights is not None:
             weight = tokens.weights * (1.0 if weight is None else weight)
+        if tokens.n_tokens == 0 or (weight is not None and not weight.any()):
+            raise ValueError(
+                f"Found no tokens in {len(tokens)} sets (of positive weight); at least one is "
+                "required."
+            )
+        used = slice(None) if weight is None or weight.all() else weight > 0
         self.transformer_ = clone(self.transformer)
         parameters = {}
         if y is not None:
             check_consistent_length(tokens, y)
             if has_fit_parameter(self.transformer_, "y"):
-                parameters["y"] = _token_targets(y, tokens)
+                parameters["y"] = _token_targets(y, tokens)[used]
         if weight is not None and has_fit_parameter(self.transformer_, "sample_weight"):
-            parameters["sample_weight"] = weight
-        used = slice(None)
-        if weight is not None and not weight.all():
-            used = weight > 0
-            parameters = {name: array[used] for name, array in parameters.items()}
-            if tokens.weights is not None:  # the tokens of weight 0 leave the output, too
-                used = used[tokens.weights > 0]
-        tokens = tokens.drop_zero_weights()
-        if len(tokens.values[used]) == 0:
-            raise ValueError(
-                f"Found no tokens in {len(tokens)} sets (of positive weight); at least one is "
-                "required."
-            )
-        return tokens, used, parameters
+            parameters["sample_weight"] = weight[used]
+        if tokens.weights is not None and not isinstance(used, slice):
+            used = used[tokens.weights > 0]  # the others leave the output, too
+        return tokens.drop_zero_weights(), used, parameters
 
     def _apply(self, values):
         """Transformed tokens (n_tokens, n_features_out_); no transformer is asked for 0 rows."""
@@ -572,8 +574,10 @@ def _token_targets(y, tokens):
     """A target for each token, (n_tokens,) or (n_tokens, n_outputs): its own, or its set's."""
     if isinstance(y, RaggedArray):
         y = y.to_list()
-    elif not isinstance(y, (list, tuple)) and np.asarray(y).dtype.kind != "O":
-        return tokens.repeat(np.asarray(y))
+    elif not isinstance(y, (list, tuple)):
+        y = np.asarray(y)
+        if y.dtype != object or y.ndim > 1:
+            return tokens.repeat(y)
     if not all(hasattr(target, "__len__") and not isinstance(target, str) for target in y):
         return tokens.repeat(np.asarray(y))
     lengths = np.array([len(target) for target in y])
