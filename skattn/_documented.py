@@ -9,6 +9,8 @@ def with_parameters_of(source, without=()):
 
     The class takes the same parameters, but for those named in `without`.
     """
+    if source.__doc__ is None:  # python -OO
+        return lambda cls: cls
     _, _, rest = inspect.cleandoc(source.__doc__).partition("Parameters\n----------\n")
     entries = re.split(r"\n(?=\S)", rest.partition("\nAttributes\n")[0].rstrip())
     shared = [entry for entry in entries if entry.partition(" :")[0] not in without]

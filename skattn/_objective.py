@@ -13,6 +13,7 @@ import itertools
 import math
 from typing import NamedTuple
 
+import joblib
 import numpy as np
 
 from .attention import Block
@@ -74,11 +75,10 @@ def chunks(X, attention, pooling, mean=None, scale=None, *, bounded=True, share=
     limit = attention.sets_at_once
     blocks = X.equal_length_chunks(lambda n: limit(n, X.dtype.itemsize))
     for sets, rows, shape in itertools.islice(blocks, share[0], None, share[1]):
-        in_order = isinstance(rows, slice)
-        values = X.values[rows] if in_order else np.take(X.values, rows, axis=0)
+        is_view = isinstance(rows, slice)
+        values = X.values[rows] if is_view else np.take(X.values, rows, axis=0)
         if mean is not None:
-            values = np.subtract(values, mean, out=None if in_order else values)
-            values /= scale
+            values = standardise(values, mean, scale)
         values = values.reshape(*shape, X.n_features)
         weights = None if X.weights is None else X.weights[rows].reshape(shape)
         p = None
@@ -93,9 +93,18 @@ def pack(X, mean=None, scale=None):
     order = np.argsort(X.lengths, kind="stable")
     packed = X.take(order)
     if mean is not None:
-        np.subtract(packed.values, mean, out=packed.values, casting="same_kind")
-        np.divide(packed.values, scale, out=packed.values, casting="same_kind")
+        packed = packed.with_values(standardise(packed.values, mean, scale))
     return packed, order
+
+
+def standardise(values, mean, scale):
+    """(values - mean) / scale in the type of values, subtracted in float64.
+
+    A mean rounded to float32 may be off by many scales.
+    """
+    out = np.empty_like(values)
+    np.subtract(values, mean, out=out, dtype=np.float64, casting="same_kind")
+    return np.divide(out, scale, out=out, casting="same_kind")
 
 
 def pool_forward(attention, pooling, folded, params, chunk, toward=None):
@@ -189,11 +198,14 @@ class Objective:
         total = work[-1] if len(work) else 0.0
         n_parts = int(np.clip(total / WORK_OF_A_PART, 1, MAX_PARTS))
         shares = np.linspace(0, total, n_parts + 1)[1:-1]
-        cuts = [0, *np.searchsorted(work, shares).tolist(), len(self.chunks)]
+        cuts = sorted({0, *np.searchsorted(work, shares).tolist(), len(self.chunks)})
         return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
     def __getstate__(self):
-        return {k: v for k, v in self.__dict__.items() if k != "chunks"}  # views of X
+        state = {k: v for k, v in self.__dict__.items() if k != "chunks"}  # views of X
+        # a pooling of a script's or notebook's own goes to a worker by value
+        state["pooling"] = joblib.wrap_non_picklable_objects(self.pooling, keep_wrapper=False)
+        return state
 
     def __setstate__(self, state):
         self.__dict__.update(state)

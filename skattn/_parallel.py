@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import time
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 
 import joblib
@@ -36,18 +36,22 @@ def spread_over_processes(objective, n_jobs):
         joblib.dump(objective, path)
 
         def value_and_grad(theta):
-            others = [executor.submit(_sums, path, share, theta) for share in shares[1:]]
-            time.sleep(SEND_SECONDS)  # or the threads that send would wait for our kernels
-            sums = objective.sums(shares[0], theta)
-            for other in others:
-                sums |= other.result()
+            try:
+                others = [executor.submit(_sums, path, share, theta) for share in shares[1:]]
+                time.sleep(SEND_SECONDS)  # or the threads that send would wait for our kernels
+                sums = objective.sums(shares[0], theta)
+                for other in others:
+                    sums |= other.result()
+            except BrokenExecutor:  # a worker was killed: this process goes on alone
+                return objective.value_and_grad(theta)
             return objective.combine(theta, sums)
 
         try:
             yield value_and_grad
         finally:
-            for _ in shares[1:]:
-                executor.submit(_forget)
+            with suppress(BrokenExecutor):
+                for _ in shares[1:]:
+                    executor.submit(_forget)
 
 
 def spread_over_threads(work, n_jobs, worth_it):
@@ -61,19 +65,20 @@ def spread_over_threads(work, n_jobs, worth_it):
             done.result()
 
 
-_pools = {}  # worker processes, kept from one fit to the next, by their number
+_pools = {}  # worker processes, kept from one fit to the next, by our process and their number
 
 
 def _workers(n):
     """A pool of n worker processes, the last one if it lives."""
-    if n in _pools:
+    key = os.getpid(), n  # the threads of a pool do not survive a fork
+    if key in _pools:
         try:
-            _pools[n].submit(_forget).result()
-            return _pools[n]
+            _pools[key].submit(_forget).result()
+            return _pools[key]
         except BrokenExecutor:  # a worker was killed, as by an interrupt or for memory
             pass
-    _pools[n] = ProcessPoolExecutor(max_workers=n, timeout=IDLE_SECONDS)
-    return _pools[n]
+    _pools[key] = ProcessPoolExecutor(max_workers=n, timeout=IDLE_SECONDS)
+    return _pools[key]
 
 
 def _effective(n_jobs):

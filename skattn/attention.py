@@ -292,8 +292,10 @@ class Attention:
         stretch = None
         if bounded:
             heads = np.concatenate([W_Q, W_K], axis=1).T.reshape(2, H, d_k, d)
-            squares = np.linalg.eigvalsh(heads @ heads.swapaxes(2, 3))[..., -1].clip(0)
-            stretch = math.sqrt((squares[0] * squares[1]).max())
+            grams = heads @ heads.swapaxes(2, 3)
+            if np.isfinite(grams).all():  # else the scores are looked at
+                squares = np.linalg.eigvalsh(grams)[..., -1].clip(0)
+                stretch = math.sqrt((squares[0] * squares[1]).max())
         M = None
         if self._folds_keys(d):
             W_Q_by_head = W_Q.reshape(d, H, d_k).swapaxes(0, 1)  # (H, d, d_k)

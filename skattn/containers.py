@@ -70,8 +70,7 @@ def as_ragged(X, *, estimator=None):
 
 
 def _read_ragged(X, estimator):
-    values = X.values if X.dtype in (np.float32, np.float64) else X.values.astype(np.float64)
-    ragged = RaggedArray._trusted(values, X.offsets, X.weights)
+    ragged = RaggedArray._trusted(_as_float(X.values), X.offsets, X.weights)
     _check_finite(ragged)
     return ragged
 
@@ -152,10 +151,9 @@ def _read_padded(X):
 
 def _without_padding(X, padding):
     """Sets of the rows of X (n_samples, n, d) that are not padding (n_samples, n)."""
-    X = _as_float(X)
-    ragged = RaggedArray._trusted(
-        X.reshape(-1, X.shape[-1]), np.arange(len(X) + 1, dtype=np.int64) * X.shape[1]
-    )
+    n_samples, n, d = X.shape
+    offsets = np.arange(n_samples + 1, dtype=np.int64) * n
+    ragged = RaggedArray._trusted(_as_float(X).reshape(n_samples * n, d), offsets)
     _check_finite(ragged, skip=padding.ravel())
     return ragged._keep(~padding.ravel()) if padding.any() else ragged
 
@@ -248,6 +246,8 @@ def _are_alike(cells):
     first = cells[0]
     if type(first) is not np.ndarray or first.ndim != 2 or first.dtype.char not in "fd":
         return False
+    if not first.dtype.isnative:
+        return False
     dtype, width = first.dtype, first.shape[1]
     return all(
         type(cell) is np.ndarray
@@ -265,7 +265,9 @@ def _stack(cells):
 
 
 def _as_float(X):
-    return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
+    """float32 and float64 in the machine's byte order; all else as float64."""
+    kind = np.float32 if X.dtype.char == "f" else np.float64
+    return X.astype(kind, copy=False)
 
 
 _RAGGED_ROWS = "{} is not a rectangular array: its tokens have different numbers of features."

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._objective import HELD, Objective, chunks, pool_forward
 from ._output import RaggedOutputMixin
 from ._parallel import spread_over_processes, spread_over_threads
+from ._random import generator
 from ._runtime import one_blas_thread
 from .attention import INITS, MASKS, Attention
 from .containers import as_ragged, is_table
@@ -272,8 +273,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         if y is not None:
             check_consistent_length(ragged, y)
             y = np.asarray(y)
-            if y.dtype == object and not any(isinstance(label, str) for label in y.flat):
-                y = np.array(y.tolist())  # numbers or booleans in an object column
+            if y.dtype == object:
+                y = _plain(y)
         if np.any(weight == 0):
             used = np.flatnonzero(weight)
             ragged, weight = ragged.take(used), weight[used]
@@ -291,16 +292,17 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 stacklevel=2,
             )
         attention, pooling = self._parts()
+        rng = generator(self.random_state)
         if y is None:
             for name in HEAD:  # of an earlier fit
                 self.__dict__.pop(name, None)
             self._standardise(ragged, weight)
-            start = self._start(attention, pooling, ragged.n_features)
+            start = self._start(attention, pooling, ragged.n_features, rng)
             self._store(attention, pooling, start)
             return self
         loss, y, n_outputs, weight = self._targets(y, weight)
         self._standardise(ragged, weight)
-        start = self._start(attention, pooling, ragged.n_features)
+        start = self._start(attention, pooling, ragged.n_features, rng)
         held = {name: start[name] for name in HELD}
         objective = Objective(
             ragged,
@@ -315,7 +317,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             self.token_scale_,
             held,
         )
-        theta0 = objective.layout.pack(start | self._start_of_head(objective))
+        theta0 = objective.layout.pack(start | self._start_of_head(objective, rng))
         with one_blas_thread(), spread_over_processes(objective, self.n_jobs) as value_and_grad:
             result = minimize(
                 value_and_grad,
@@ -325,7 +327,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 tol=self.tol,
                 max_iter=self.max_iter,
             )
-        self._store(attention, pooling, objective.layout.unpack(result.theta) | held, result)
+        params = objective.layout.unpack(result.theta) | held
+        self._store(attention, pooling, params, loss, result)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
         if not result.converged and self.max_iter > 0:
@@ -352,6 +355,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 raise TypeError(f"{name} must be True or False, but is {value!r}.")
         if not (self.n_jobs is None or isinstance(self.n_jobs, (int, np.integer))):
             raise TypeError(f"n_jobs must be None or an integer, but is {self.n_jobs!r}.")
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs must not be 0: it is None, a number of jobs, or -1 for all.")
         for name in ("alpha", "tol", "scale"):
             value = getattr(self, name)
             if name == "scale" and value is None:
@@ -469,7 +474,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             if len(classes) < 2:
                 raise ValueError(
                     f"loss='log_loss' needs at least two classes, but y holds one class, "
-                    f"{classes[0]!r}."
+                    f"{classes.tolist()[0]!r}."
                 )
             previous = getattr(self, "classes_", None)
             if self.warm_start and previous is not None and not np.array_equal(previous, classes):
@@ -479,7 +484,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 )
             self.classes_ = classes
             if self.class_weight is not None:
-                weight = weight * compute_sample_weight(self.class_weight, y)
+                weight = weight * self._class_weights(y)
             return loss, encoded, len(classes) if len(classes) > 2 else 1, weight
         if self.class_weight is not None:
             raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
@@ -493,14 +498,32 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         self._y_mean, self._y_scale = np.zeros(y.shape[1]), np.ones(y.shape[1])
         if loss.scales_target:
             self._y_mean = np.average(y, axis=0, weights=weight)
-            spread = np.sqrt(np.average((y - self._y_mean) ** 2, axis=0, weights=weight))
+            centred = y - self._y_mean
+            top = np.abs(centred).max(axis=0)  # taken out, or the squares might not be finite
+            top[top == 0] = 1.0
+            spread = top * np.sqrt(np.average((centred / top) ** 2, axis=0, weights=weight))
             self._y_scale = np.where(spread > 0, spread, 1.0)
         return loss, (y - self._y_mean) / self._y_scale, y.shape[1], weight
+
+    def _class_weights(self, y):
+        """The weight of each label's class, (n_samples,)."""
+        if not (self.class_weight == "balanced" or isinstance(self.class_weight, dict)):
+            raise ValueError(
+                f"class_weight must be a dict, 'balanced' or None, but is {self.class_weight!r}."
+            )
+        weights = compute_sample_weight(self.class_weight, y)
+        if not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
+            raise ValueError(
+                f"class_weight must give each class a finite weight of 0 or more, and one of them "
+                f"more than 0, but is {self.class_weight!r}."
+            )
+        return weights
 
     def _standardise(self, X, weight):
         """Set token_mean_ and token_scale_, every token weighted as its set is."""
         self.token_mean_ = np.zeros(X.n_features)
         self.token_scale_ = np.ones(X.n_features)
+        self._standardised = bool(self.standardize)
         if not self.standardize:
             return
         token_weight = X.repeat(weight)
@@ -512,9 +535,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 scaler.partial_fit(X.values[batch], sample_weight=token_weight[batch])
         self.token_mean_, self.token_scale_ = scaler.mean_, scaler.scale_
 
-    def _start(self, attention, pooling, n_features):
+    def _start(self, attention, pooling, n_features, rng):
         """Parameters of the layers to start from."""
-        rng = _generator(self.random_state)
         shapes = attention.shapes(n_features)
         named = {} if isinstance(self.init, str) else self.init
         kind = self.init if isinstance(self.init, str) else "tied"
@@ -524,7 +546,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         for name, array in named.items():
             if name not in shapes:
                 raise ValueError(f"init has an array {name!r}, but must name {list(shapes)}.")
-            array = np.asarray(array, dtype=np.float64)
+            array = np.asarray(array)
+            if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
+                raise ValueError(f"{name} to start from must hold finite real numbers.")
             if array.shape != shapes[name]:
                 raise ValueError(
                     f"{name} to start from has shape {array.shape}, but must have {shapes[name]}: "
@@ -543,7 +567,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 start[name] = array
         return start
 
-    def _start_of_head(self, objective):
+    def _start_of_head(self, objective, rng):
         """Parameters of the head to start from."""
         loss, shapes = objective.loss, objective.layout.shapes
         if self.warm_start and getattr(self, "coef_", np.empty(0)).shape == shapes["coef"]:
@@ -553,7 +577,6 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 "coef": self.coef_ / self._y_scale[:, None],
                 "intercept": (self.intercept_ - self._y_mean) / self._y_scale,
             }
-        rng = _generator(self.random_state)
         return {
             "coef": 0.01 * rng.normal(size=shapes["coef"]),
             "intercept": np.broadcast_to(
@@ -567,8 +590,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             f"max |gradient| {grad_norm:.2e}"
         )
 
-    def _store(self, attention, pooling, params, result=None):
-        """Set the fitted attributes."""
+    def _store(self, attention, pooling, params, loss=None, result=None):
+        """Set the fitted attributes, and keep the parts: set_params is for the next fit."""
+        self._layers, self._loss = (attention, pooling), loss
         params = {name: np.array(array) for name, array in params.items()}
         for name in attention.shapes(len(params["W_Q"])):
             setattr(self, name + "_", params.pop(name))
@@ -616,7 +640,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         """
         if not hasattr(self, "W_Q_"):
             check_is_fitted(self)  # raises, at some cost
-        if self.pooling is None:
+        if self._layers[1] is None:
             return self.contextualize(X)
         X = self._read(X, reset=False)
         out = self._pool(X)
@@ -626,7 +650,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
 
     def _pool(self, X):
         """Pooled vectors (n_samples, k) of sets that were read; zeros for an empty set."""
-        attention, pooling = self._parts()
+        attention, pooling = self._layers
         pooling = pooling or MeanPooling()  # what the head reads where transform gives tokens
         folded = self._folded(attention, X)
         k = pooling.n_features_out(attention.n_features_out)
@@ -656,7 +680,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
-        attention, _ = self._parts()
+        attention, _ = self._layers
         folded = self._folded(attention, X)
         out = np.empty((X.n_tokens, attention.n_features_out), X.dtype)
 
@@ -697,7 +721,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 f"{WEIGHTS_LIMIT / 1e9:.1f} GB that are handed out at once. Ask for fewer sets at "
                 "a time, or for the part of a long set that matters."
             )
-        attention, _ = self._parts()
+        attention, _ = self._layers
         folded = self._folded(attention, X)
         weights = [None] * len(X)
         with one_blas_thread():
@@ -713,10 +737,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             spread_over_threads(work, self.n_jobs, X.n_tokens > MANY_TOKENS)
 
     def _chunks(self, X, attention, pooling, share=(0, 1)):
-        mean = scale = None
-        if self.standardize:
-            mean = self.token_mean_.astype(X.dtype, copy=False)
-            scale = self.token_scale_.astype(X.dtype, copy=False)
+        mean, scale = (self.token_mean_, self.token_scale_) if self._standardised else (None, None)
         bounded = X.n_tokens > FEW_TOKENS
         return chunks(X, attention, pooling, mean, scale, bounded=bounded, share=share)
 
@@ -726,17 +747,17 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         return attention.fold(params, X.dtype, bounded=X.n_tokens > FEW_TOKENS)
 
     def _is_ragged_out(self):
-        return self.pooling is None
+        return (self._layers[1] if hasattr(self, "_layers") else self.pooling) is None
 
 
-def _generator(random_state):
-    """A Generator from whatever seeds; the global NumPy state is left alone."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise type(error)(
-            f"random_state must be None, an integer of 0 or more, a RandomState or a Generator, "
-            f"but is {random_state!r}."
-        ) from error
+def _plain(y):
+    """Targets of an object array: strings as they are, numbers and booleans in their own type."""
+    for i, value in enumerate(y.flat):
+        if _is_missing(value):
+            raise ValueError(f"Input y contains NaN: a target is missing at position {i}.")
+    return y if any(isinstance(value, str) for value in y.flat) else np.array(y.tolist())
+
+
+def _is_missing(value):
+    """Whether a target is None, NaN or pandas' NA, which is not even equal to itself for sure."""
+    return value is None or type(value).__name__ == "NAType" or value != value

@@ -7,6 +7,8 @@ from one law, so a test set is a second call.
 
 import numpy as np
 
+from ._random import generator
+
 __all__ = ["load_digit_bags", "make_distinct_counts", "make_lookup", "make_matching_pairs"]
 
 
@@ -60,7 +62,7 @@ def make_lookup(n_samples=500, *, random_state=None):
     >>> bool(y[0] == (value == 1))
     True
     """
-    rng = _generator(random_state)
+    rng = generator(random_state)
     n_items, n_bits = 6, 6
     X, y = [], np.empty(n_samples, dtype=np.int64)
     for i in range(n_samples):
@@ -117,7 +119,7 @@ def make_matching_pairs(n_samples=500, *, n_features=6, noise=0.1, random_state=
     >>> bool(np.min(closest, initial=1, where=y == 1) > 0.97)
     True
     """
-    rng = _generator(random_state)
+    rng = generator(random_state)
     lengths = rng.integers(8, 12, endpoint=True, size=n_samples)
     y = rng.integers(2, size=n_samples)
     X = []
@@ -168,7 +170,7 @@ def make_distinct_counts(n_samples=500, *, n_features=8, random_state=None):
     >>> [len(np.unique(x, axis=0)) for x in X] == y.tolist()
     True
     """
-    rng = _generator(random_state)
+    rng = generator(random_state)
     lengths = rng.integers(4, 12, endpoint=True, size=n_samples)
     n_distinct = rng.integers(1, lengths, endpoint=True)
     X = []
@@ -243,7 +245,7 @@ def load_digit_bags(
 
     if digit not in range(10):
         raise ValueError(f"digit is {digit!r}, but the images show the digits 0 to 9.")
-    rng = _generator(random_state)
+    rng = generator(random_state)
     images, shown = load_digits(return_X_y=True)
     images = images / 16.0
     pools = np.array_split(rng.permutation(len(images)), 2)  # disjoint: train, test
@@ -273,10 +275,3 @@ def _directions(rng, n_tokens, n_features):
     """Random vectors (n_tokens, n_features), uniform on the unit sphere."""
     vectors = rng.normal(size=(n_tokens, n_features))
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-def _generator(random_state):
-    """A Generator from whatever seeds; the global NumPy state is left alone."""
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(np.iinfo(np.int32).max))
-    return np.random.default_rng(random_state)

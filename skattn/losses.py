@@ -1,14 +1,15 @@
 """Losses on the raw prediction of a set, with their gradient.
 
-A loss is a frozen dataclass. ``encode(y)`` turns targets into the numbers that
-``loss_gradient(y_true, raw_prediction, sample_weight)`` takes, ``n_outputs`` is the number of
-columns of the raw prediction. Losses and gradients come multiplied by the sample weight.
+A loss is a frozen dataclass. ``loss_gradient(y_true, raw_prediction, sample_weight)`` gives loss
+and gradient, multiplied by the sample weight; ``start`` the raw prediction to start from. One that
+``is_classifier`` takes class indices; others ``check`` their targets, may ask that these be
+standardised (``scales_target``), and turn a raw prediction into one by ``inverse_link``.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, softmax, xlogy
+from scipy.special import expit, xlogy
 
 __all__ = ["LOSSES", "GammaLoss", "HuberLoss", "LogLoss", "PoissonLoss", "SquaredError"]
 
@@ -45,10 +46,11 @@ class LogLoss:
             gradient = (expit(raw) - y_true)[:, None]
         else:
             rows = np.arange(len(y_true))
-            top = raw_prediction.max(axis=1)
-            log_sum = top + np.log(np.exp(raw_prediction - top[:, None]).sum(axis=1))
-            loss = log_sum - raw_prediction[rows, y_true]
-            gradient = softmax(raw_prediction, axis=1)
+            shifted = raw_prediction - raw_prediction.max(axis=1, keepdims=True)
+            e = np.exp(shifted)
+            total = e.sum(axis=1, keepdims=True)
+            loss = np.log(total[:, 0]) - shifted[rows, y_true]
+            gradient = e / total  # softmax
             gradient[rows, y_true] -= 1
         return loss * sample_weight, gradient * sample_weight[:, None]
 
@@ -65,6 +67,10 @@ class _Elementwise:
     def start(self, y_true, sample_weight):
         """Raw prediction to start from: 0, the mean of a standardised target."""
         return 0.0
+
+    def inverse_link(self, raw_prediction):
+        """Prediction from the raw one: the same."""
+        return raw_prediction
 
     def loss_gradient(self, y_true, raw_prediction, sample_weight):
         """Loss (n,) and its gradient (n, n_outputs) for targets y_true (n, n_outputs)."""
@@ -121,8 +127,20 @@ class HuberLoss(_Elementwise):
         return inner * (error - inner / 2), inner
 
 
+class _LogLink(_Elementwise):
+    """A loss on exp(raw), which starts from the log of the mean."""
+
+    def inverse_link(self, raw_prediction):
+        """Prediction from the raw one: its exponential."""
+        return np.exp(raw_prediction)
+
+    def start(self, y_true, sample_weight):
+        """Raw prediction to start from: the log of the mean."""
+        return np.log(np.average(y_true, axis=0, weights=sample_weight))
+
+
 @dataclass(frozen=True)
-class PoissonLoss(_Elementwise):
+class PoissonLoss(_LogLink):
     """Half the Poisson deviance with log link: y log(y / mu) - y + mu, mu = exp(raw).
 
     Examples
@@ -141,10 +159,6 @@ class PoissonLoss(_Elementwise):
                 f"{y.min()} to {y.max()}."
             )
 
-    def start(self, y_true, sample_weight):
-        """Raw prediction to start from: the log of the mean."""
-        return np.log(np.average(y_true, axis=0, weights=sample_weight))
-
     def _elements(self, y, raw):
         with np.errstate(over="ignore"):  # an infinite loss is refused by the solver
             mu = np.exp(raw)
@@ -152,7 +166,7 @@ class PoissonLoss(_Elementwise):
 
 
 @dataclass(frozen=True)
-class GammaLoss(_Elementwise):
+class GammaLoss(_LogLink):
     """Half the gamma deviance with log link: log(mu / y) + y / mu - 1, mu = exp(raw).
 
     Examples
@@ -167,10 +181,6 @@ class GammaLoss(_Elementwise):
         """Refuse targets that have no gamma deviance."""
         if np.any(y <= 0):
             raise ValueError(f"loss='gamma' needs targets above 0, but the least is {y.min()}.")
-
-    def start(self, y_true, sample_weight):
-        """Raw prediction to start from: the log of the mean."""
-        return np.log(np.average(y_true, axis=0, weights=sample_weight))
 
     def _elements(self, y, raw):
         with np.errstate(over="ignore"):  # an infinite loss is refused by the solver

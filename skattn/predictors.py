@@ -1,7 +1,7 @@
 """The model of AttentionContextualizer with its head kept: a classifier and a regressor of sets."""
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -122,7 +122,10 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         ndarray of shape (n_samples, n_classes)
             Columns in the order of `classes_`.
         """
-        return np.log(self.predict_proba(X))
+        raw = self._raw_prediction(X)
+        if raw.shape[1] == 1:
+            return -np.logaddexp(0, np.hstack([raw, -raw]))
+        return log_softmax(raw, axis=1)
 
     def predict(self, X):
         """Most probable class.
@@ -204,5 +207,5 @@ class AttentionRegressor(RegressorMixin, _Predictor):
             In units of y, with as many axes as y had in `fit`.
         """
         raw = self._raw_prediction(X)
-        raw = np.exp(raw) if self.loss in ("poisson", "gamma") else raw
-        return raw[:, 0] if self._y_ndim == 1 else raw
+        prediction = self._loss.inverse_link(raw)
+        return prediction[:, 0] if self._y_ndim == 1 else prediction

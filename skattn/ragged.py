@@ -158,7 +158,7 @@ class RaggedArray:
                     f"{i} first."
                 )
         filled = [tokens for tokens in arrays if tokens.ndim == 2]
-        single = bool(filled) and all(tokens.dtype == np.float32 for tokens in filled)
+        single = bool(filled) and all(tokens.dtype.char == "f" for tokens in filled)
         values = np.concatenate(
             [np.empty((0, width or 0), np.float32), *filled],
             dtype=np.float32 if single else np.float64,
@@ -248,7 +248,7 @@ class RaggedArray:
         raise TypeError(
             "A RaggedArray has sets of different lengths and is not turned into one NumPy array "
             "in silence: use .to_list() for a list of (n_i, n_features) arrays, or .to_padded() "
-            "for one 3-D array with NaN rows as padding."
+            "for one 3-D array with NaN rows as padding; or pool first, to one vector per set."
         )
 
     def __eq__(self, other):
@@ -277,6 +277,8 @@ class RaggedArray:
             return self.values[self.offsets[key] : self.offsets[key + 1]]
         if key is Ellipsis:
             return self
+        if key is None or isinstance(key, (bool, np.bool_)):
+            raise IndexError(f"{key!r} is no index of sets.")
         return self.take(np.arange(self.n_samples)[key])
 
     def take(self, indices):
@@ -292,7 +294,13 @@ class RaggedArray:
         RaggedArray
             The sets taken, copied. O(tokens taken).
         """
-        indices = np.asarray(indices, dtype=np.int64)
+        indices = np.asarray(indices)
+        if indices.size and (indices.ndim != 1 or indices.dtype.kind not in "iu"):
+            raise IndexError(
+                f"Positions of sets must be a 1-D array of integers, but have shape "
+                f"{indices.shape} and dtype {indices.dtype}. Use X[mask] for a boolean mask."
+            )
+        indices = indices.astype(np.int64, copy=False).reshape(-1)
         lengths = self.lengths[indices]
         offsets = _offsets(lengths)
         rows = np.arange(offsets[-1]) + np.repeat(
