@@ -4,6 +4,7 @@ from .attention import scaled_dot_product_attention
 from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
 from .predictors import AttentionClassifier, AttentionRegressor
+from .preprocessing import SetPooler, TokenTransformer
 from .ragged import RaggedArray
 from .tuning import AttentionContextualizerCV
 
@@ -14,6 +15,8 @@ __all__ = [
     "AttentionContextualizerCV",
     "AttentionRegressor",
     "RaggedArray",
+    "SetPooler",
+    "TokenTransformer",
     "as_ragged",
     "scaled_dot_product_attention",
 ]

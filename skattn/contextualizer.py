@@ -18,15 +18,15 @@ from sklearn.utils import (
 )
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from ._input import EMPTY, check_sample_weight, read_sets, refuse_empty_sets
 from ._objective import HELD, Objective, chunks, pool_forward
 from ._output import RaggedOutputMixin
 from ._parallel import spread_over_processes, spread_over_threads
 from ._random import generator
 from ._runtime import one_blas_thread
 from .attention import INITS, MASKS, Attention
-from .containers import as_ragged, is_table
 from .losses import LOSSES
 from .pooling import POOLINGS, MeanPooling
 from .ragged import RaggedArray
@@ -38,7 +38,6 @@ WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
 FEW_TOKENS = 32  # up to so many, nothing is spent on preparing for more
 MANY_TOKENS = 2**12  # from which on transform starts threads
 SCALER_BATCH = 2**14  # tokens whose mean and variance are taken at once
-EMPTY = ("zeros", "nan", "error")
 HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
 
 
@@ -269,7 +268,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
                 "is None. Only with max_iter=0, where nothing is learned, can it be left out."
             )
-        weight = self._check_sample_weight(sample_weight, len(ragged))
+        weight = check_sample_weight(sample_weight, len(ragged))
         if y is not None:
             check_consistent_length(ragged, y)
             y = np.asarray(y)
@@ -406,56 +405,15 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
 
     def _read(self, X, *, reset):
         """Sets ready for the layers: checked, without the tokens of weight 0."""
-        ragged = as_ragged(X, estimator=self)
-        if is_table(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)  # names, and their number
-        elif reset:
-            self.n_features_in_ = ragged.n_features
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
-        if reset and ragged.n_features == 0 and len(ragged):
-            raise ValueError(
-                f"Found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a minimum "
-                "of 1 is required."
-            )
-        if ragged.n_features != self.n_features_in_ and ragged.n_tokens:
-            raise ValueError(
-                f"X has {ragged.n_features} features, but {type(self).__name__} is expecting "
-                f"{self.n_features_in_} features as input."
-            )
-        ragged = ragged.drop_zero_weights()
+        ragged = read_sets(self, X, reset=reset).drop_zero_weights()
         if ragged.weights is not None and self.mask in ("causal", "exclude_self"):
             raise ValueError(
                 f"Token weights other than 0 and 1 have no meaning with mask={self.mask!r}: "
                 "which copy of a token would see which? Repeat the tokens instead."
             )
-        if self.empty == "error" and not ragged.lengths.all():
-            raise ValueError(
-                f"Sets {np.flatnonzero(ragged.lengths == 0)[:10].tolist()} have no tokens. Drop "
-                "them, or choose empty='zeros' or empty='nan'."
-            )
-        if ragged.n_tokens == 0 and ragged.n_features != self.n_features_in_:
-            return ragged.with_values(np.empty((0, self.n_features_in_)))
+        if self.empty == "error":
+            refuse_empty_sets(ragged)
         return ragged
-
-    def _check_sample_weight(self, sample_weight, n_samples):
-        """Weights (n_samples,), finite, not negative and not all 0."""
-        if sample_weight is None:
-            return np.ones(n_samples)
-        weight = check_array(
-            sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-        )
-        if weight.shape != (n_samples,):
-            raise ValueError(
-                f"sample_weight has shape {weight.shape}, but must be 1-D with one weight for "
-                f"each of {n_samples} sets."
-            )
-        if np.any(weight < 0) or not np.any(weight > 0):
-            raise ValueError(
-                "A weight in sample_weight is negative, or all are zero: the weights must be 0 or "
-                f"more, and one of them above, but run from {weight.min()} to {weight.max()}."
-            )
-        return weight
 
     def _loss_for(self, y):
         """Name of the loss that goes with the dtype of y, whatever its values."""

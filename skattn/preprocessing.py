@@ -5,19 +5,19 @@ from inspect import Parameter, signature
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
-from sklearn.utils import check_array, check_consistent_length, get_tags
+from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from ._input import EMPTY, check_sample_weight, read_sets, refuse_empty_sets
 from ._output import RaggedOutputMixin
-from .containers import as_ragged, is_table
+from .containers import as_ragged
 from .pooling import MaxPooling, MeanPooling, StatsPooling, SumPooling
 from .ragged import RaggedArray
 
 __all__ = ["STATISTICS", "SetPooler", "TokenTransformer"]
 
 POOLED_AT_ONCE = 2**18  # numbers of a block of sets, which then stays in cache
-EMPTY = ("zeros", "nan", "error")
 
 
 def _transformer_has(method):
@@ -182,7 +182,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             transformer keeps it, else float64.
         """
         check_is_fitted(self)
-        tokens = _read(self, X, reset=False).drop_zero_weights()
+        tokens = read_sets(self, X, reset=False).drop_zero_weights()
         return tokens.with_values(self._apply(tokens.values))
 
     @available_if(_transformer_has("inverse_transform"))
@@ -243,7 +243,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
                     f"transformer must have the methods fit and transform, but "
                     f"{self.transformer!r} has no {method}."
                 )
-        tokens = _read(self, X, reset=True)
+        tokens = read_sets(self, X, reset=True)
         if y is None and get_tags(self).target_tags.required:
             raise ValueError(
                 f"{type(self.transformer).__name__} requires y to be passed, but the target y is "
@@ -251,7 +251,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             )
         weight = None
         if sample_weight is not None:
-            weight = tokens.repeat(_check_sample_weight(sample_weight, len(tokens)))
+            weight = tokens.repeat(check_sample_weight(sample_weight, len(tokens)))
         if tokens.weights is not None:
             weight = tokens.weights * (1.0 if weight is None else weight)
         if tokens.n_tokens == 0 or (weight is not None and not weight.any()):
@@ -495,12 +495,9 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
 
     def _read(self, X, *, reset):
         """Sets ready to be pooled: checked, without the tokens of weight 0."""
-        X = _read(self, X, reset=reset).drop_zero_weights()
-        if self.empty == "error" and not X.lengths.all():
-            raise ValueError(
-                f"Sets {np.flatnonzero(X.lengths == 0)[:10].tolist()} have no tokens. Drop them, "
-                "or choose empty='zeros' or empty='nan'."
-            )
+        X = read_sets(self, X, reset=reset).drop_zero_weights()
+        if self.empty == "error":
+            refuse_empty_sets(X)
         return X
 
 
@@ -526,48 +523,6 @@ def _quantile(sets, q):
     upper = np.sum(reached <= q * total + slack, axis=1, keepdims=True)
     low, high = (np.take_along_axis(values, np.minimum(k, n - 1), axis=1) for k in (lower, upper))
     return (0.5 * low + 0.5 * high)[:, 0]
-
-
-def _read(estimator, X, *, reset):
-    """Sets, with the number of their features, and the names, checked or taken note of."""
-    ragged = as_ragged(X, estimator=estimator)
-    if is_table(X):
-        validate_data(estimator, X, reset=reset, skip_check_array=True)  # names, their number
-    elif reset:
-        estimator.n_features_in_ = ragged.n_features
-        if hasattr(estimator, "feature_names_in_"):
-            del estimator.feature_names_in_
-    if reset and ragged.n_features == 0:
-        raise ValueError(
-            f"Found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a minimum of 1 "
-            "is required."
-        )
-    if ragged.n_features != estimator.n_features_in_:
-        if ragged.n_tokens:
-            raise ValueError(
-                f"X has {ragged.n_features} features, but {type(estimator).__name__} is expecting "
-                f"{estimator.n_features_in_} features as input."
-            )
-        return ragged.with_values(np.empty((0, estimator.n_features_in_)))  # nothing but []
-    return ragged
-
-
-def _check_sample_weight(sample_weight, n_samples):
-    """Weights (n_samples,), finite, not negative and not all 0."""
-    weight = check_array(
-        sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight"
-    )
-    if weight.shape != (n_samples,):
-        raise ValueError(
-            f"sample_weight has shape {weight.shape}, but must be 1-D with one weight for each of "
-            f"{n_samples} sets."
-        )
-    if np.any(weight < 0) or not np.any(weight > 0):
-        raise ValueError(
-            "A weight in sample_weight is negative, or all are zero: the weights must be 0 or "
-            f"more, and one of them above, but run from {weight.min()} to {weight.max()}."
-        )
-    return weight
 
 
 def _token_targets(y, tokens):
