@@ -63,7 +63,7 @@ class Chunk(NamedTuple):
     p: np.ndarray | None
 
 
-def chunks(X, attention, pooling, mean=None, scale=None, *, bounded=True, share=(0, 1)):
+def chunks(X, attention, pooling, mean=None, scale=None, *, share=(0, 1)):
     """Cut the sets of X into blocks, tokens standardised, until each has had its turn.
 
     With share = (k, n) every n-th block, from block k on.
@@ -84,8 +84,7 @@ def chunks(X, attention, pooling, mean=None, scale=None, *, bounded=True, share=
         p = None
         if linear:
             p = pooling.token_weights(RaggedArray.from_block(values, weights)).reshape(shape)
-        block = attention.block(values, weights, bounded=bounded)
-        yield Chunk(sets, rows, block, weights, p)
+        yield Chunk(sets, rows, attention.block(values, weights), weights, p)
 
 
 def pack(X, mean=None, scale=None):

@@ -152,26 +152,21 @@ def _fits(shape, target):
 
 
 class Block(NamedTuple):
-    """b sets of n tokens each, and what the kernels need to know of them.
+    """b sets of n tokens each, as the kernels take them.
 
     X (b, n, d) token vectors; weights (b, n) or None, the token weights by which a reported
-    self-weight is divided, and log2_weights (b, n) or None. What bounds the scores: reach (b,) or
-    None, the largest squared length of a token in each set, and spread (b,) or None, the largest
-    |log2 weight|.
+    self-weight is divided, and log2_weights (b, n) or None, which are added to the scores.
     """
 
     X: np.ndarray
     weights: np.ndarray | None
     log2_weights: np.ndarray | None
-    reach: np.ndarray | None
-    spread: np.ndarray | None
 
 
 class Folded(NamedTuple):
     """Projections in the type of the data, with scale and log2 e folded in.
 
-    Either M (d, n_heads, d), the product W_Q W_K^T of each head, or W_Q and W_K; `stretch`
-    bounds ``|S_ij| <= stretch * |x_i| |x_j|``, or is None.
+    Either M (d, n_heads, d), the product W_Q W_K^T of each head, or W_Q and W_K.
     """
 
     M: np.ndarray | None
@@ -179,7 +174,6 @@ class Folded(NamedTuple):
     W_K: np.ndarray
     W_V: np.ndarray
     b_V: np.ndarray
-    stretch: float | None
 
 
 @dataclass(frozen=True)
@@ -266,36 +260,19 @@ class Attention:
         rows = max(1, LONG_FACTOR * self.chunk_bytes // row_bytes)
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
-    def block(self, X, weights=None, *, bounded=True):
-        """Describe sets X (b, n, d), token weights (b, n), for the kernels. O(b n d).
-
-        Without `bounded`, how far its scores reach is left to a look at them.
-        """
-        reach = np.einsum("bnd,bnd->bn", X, X).max(axis=1, initial=0) if bounded else None
+    def block(self, X, weights=None):
+        """Describe sets X (b, n, d), token weights (b, n), for the kernels."""
         if weights is None or self.mask == "diagonal":  # each copy of a token sees itself alone
-            return Block(X, None, None, reach, None)
-        log2_weights = np.log2(weights)
-        spread = np.abs(log2_weights).max(axis=1, initial=0)
-        return Block(X, weights.astype(X.dtype), log2_weights.astype(X.dtype), reach, spread)
+            return Block(X, None, None)
+        return Block(X, weights.astype(X.dtype), np.log2(weights).astype(X.dtype))
 
     # Folding the parameters, and the gradient back through it
 
-    def fold(self, params, dtype, *, bounded=True):
-        """Fold scale and log2 e into the projections, once per evaluation.
-
-        `bounded` takes the largest singular value of each W_Q and W_K, which bound the scores.
-        It costs some eigenvalues and spares a look at all scores.
-        """
+    def fold(self, params, dtype):
+        """Fold scale and log2 e into the projections, once per evaluation."""
         H, d_k = self.n_heads, self.d_k
         d = len(params["W_Q"])
         W_Q, W_K = params["W_Q"] * (self._scale * LOG2_E), params["W_K"]
-        stretch = None
-        if bounded:
-            heads = np.concatenate([W_Q, W_K], axis=1).T.reshape(2, H, d_k, d)
-            grams = heads @ heads.swapaxes(2, 3)
-            if np.isfinite(grams).all():  # else the scores are looked at
-                squares = np.linalg.eigvalsh(grams)[..., -1].clip(0)
-                stretch = math.sqrt((squares[0] * squares[1]).max())
         M = None
         if self._folds_keys(d):
             W_Q_by_head = W_Q.reshape(d, H, d_k).swapaxes(0, 1)  # (H, d, d_k)
@@ -307,7 +284,6 @@ class Attention:
             W_K.astype(dtype, copy=False),
             params["W_V"].astype(dtype, copy=False),
             params["b_V"].astype(dtype, copy=False),
-            stretch,
         )
 
     def unfold(self, params, d_folded):
@@ -375,12 +351,7 @@ class Attention:
         if self.mask is not None:
             i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(n)
             allowed = MASKS[self.mask](i, j)[:, None, :]  # (r, 1, n)
-        bound = None
-        if block.reach is not None and folded.stretch is not None:
-            bound = block.reach * folded.stretch
-            if block.spread is not None:
-                bound += block.spread
-        shift = _exp2(U, bound, allowed)
+        shift = _exp2(U, allowed)
         if allowed is not None:
             U *= allowed
         total = (U.reshape(-1, n) @ np.ones(n, X.dtype)).reshape(b, r, H)
@@ -632,26 +603,22 @@ def _add(grads, name, part):
         grads[name] = part.astype(np.float64)
 
 
-def _exp2(S, bound, allowed):
+def _exp2(S, allowed):
     """Turn scores S (b, r, H, n) into 2^(S - shift) in place; return the shift, or None for 0.
 
     Which shift is a matter of each set alone, so that its bits do not depend on its neighbours.
-    Scores within +-limit need none: bounded (b,) from the norms of tokens, without a look at
-    them, or seen to lie so. A set whose scores lie within limit of their middle is shifted
-    by that. For others each row is shifted by its largest allowed score, and clamped at -limit,
-    where the power would only reach slow subnormal numbers and count for nothing.
+    Scores within +-limit need none; in most chunks all do, which one look at the whole tells.
+    A set whose scores lie within limit of its largest is shifted by that. For others each row is
+    shifted by its largest allowed score, and clamped at -limit, where the power would only reach
+    slow subnormal numbers and count for nothing.
     """
     limit = 60.0 if S.dtype == np.float32 else 200.0
-    if bound is not None and (bound <= limit).all():
+    if S.max() <= limit and S.min() >= -limit:
         np.exp2(S, out=S)
         return None
-    b, r, H, n = S.shape
-    flat = S.reshape(b, -1)
+    flat = S.reshape(len(S), -1)
     top, low = flat.max(axis=1), flat.min(axis=1)
     bounded = (top <= limit) & (low >= -limit)
-    if bounded.all():
-        np.exp2(S, out=S)
-        return None
     close = (top - low) <= limit  # NaN scores are in neither class
     shift = np.where(bounded, S.dtype.type(0), top)[:, None, None]
     wide = ~(bounded | close)

@@ -696,13 +696,12 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
 
     def _chunks(self, X, attention, pooling, share=(0, 1)):
         mean, scale = (self.token_mean_, self.token_scale_) if self._standardised else (None, None)
-        bounded = X.n_tokens > FEW_TOKENS
-        return chunks(X, attention, pooling, mean, scale, bounded=bounded, share=share)
+        return chunks(X, attention, pooling, mean, scale, share=share)
 
     def _folded(self, attention, X):
         """The projections as the kernels take them, in the type of X."""
         params = {"W_Q": self.W_Q_, "W_K": self.W_K_, "W_V": self.W_V_, "b_V": self.b_V_}
-        return attention.fold(params, X.dtype, bounded=X.n_tokens > FEW_TOKENS)
+        return attention.fold(params, X.dtype)
 
     def _is_ragged_out(self):
         return (self._layers[1] if hasattr(self, "_layers") else self.pooling) is None
