@@ -200,6 +200,11 @@ class Attention:
     A token's output has n_heads * d_v columns of Z, then n_heads of log-sum-exp and n_heads of
     self-weight. Where a token may attend to nothing, all of these are 0. O(sum n_i^2) time.
 
+    The log-sum-exp stands as it is. A factor of 0.3 was tried over ten draws of each generated
+    task, test score with it and without: matching pairs .861 and .886 (alpha 1e-3), .959 and .976
+    (1e-4); digit bags .769 and .791; lookup .989 and .994 (1e-3), .998 and .994 (1e-4); distinct
+    counts .931 and .915 (1e-3), .943 and .939 (1e-4).
+
     Examples
     --------
     >>> import numpy as np
