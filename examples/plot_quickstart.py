@@ -102,7 +102,10 @@ search = GridSearchCV(attention(pooling="attention", tol=1e-3, max_iter=500), gr
 compare("digit bags", "attention", search, X, y, X_test, y_test)
 
 fitted = search.best_estimator_[0]
-print(f"\nChosen on the training bags: alpha={fitted.alpha}, {fitted.n_iter_} iterations")
+print(
+    f"\nChosen by cross-validation on the training bags: alpha={fitted.alpha} "
+    f"(the last fit took {fitted.n_iter_} iterations)"
+)
 
 assert scores["lookup", "attention"] > 0.95 > 0.6 > scores["lookup", "mean pooling"]
 assert scores["digit bags", "attention"] > scores["digit bags", "mean pooling"]
@@ -145,31 +148,35 @@ orange = "#D55E00"  # told apart from grey and blue with any colour vision
 fig, (top, middle, bottom) = plt.subplots(
     3, 1, figsize=(9, 5.6), height_ratios=[1, 1.7, 1.7], sharex=True, layout="constrained"
 )
-fig.suptitle("A bag labelled “holds a 9”, and where attention goes in it")
+fig.suptitle("A bag labelled “holds a 9”, with the digit of each image, and where attention goes")
 
 for j, image in enumerate(bag.reshape(-1, 8, 8)):
     inset = top.inset_axes([j - 0.42, 0, 0.84, 1], transform=top.transData)
     inset.imshow(image, cmap="gray_r", vmin=0, vmax=1)
     inset.set(xticks=[], yticks=[])
+    inset.set_title(f"{shown[i][j]}", fontsize=10, color=orange if j == nine else "0.35", pad=3)
     inset.spines[:].set(color=orange if j == nine else "0.7", linewidth=3.5 if j == nine else 0.8)
 top.set(ylim=(0, 1), yticks=[], xlim=(-0.5, n - 0.5))
 top.spines[:].set_visible(False)
 
 weights = pooling_weights[i]
 bars = middle.bar(range(n), weights, color=[orange if j == nine else "0.65" for j in range(n)])
-middle.bar_label(bars, [f"{w:.2f}" if w > 1.2 / n else "" for w in weights], padding=2)
+middle.bar_label(bars, [f"{w:.2f}" if w >= 0.05 else "" for w in weights], padding=2)
 middle.axhline(1 / n, color="black", linestyle="--", linewidth=1)
-middle.text(n - 0.5, 1 / n + 0.02, "mean pooling: 1 / n", ha="right", va="bottom", fontsize=9)
+middle.text(0.3, 0.55, "dashed: mean pooling, 1 / n", transform=middle.transAxes, fontsize=9)
 middle.margins(y=0.15)
 middle.set_title("Weight of each image in the vector of the bag", fontsize=10)
 middle.spines[["top", "right"]].set_visible(False)
 
-bottom.imshow(received, cmap="Blues", vmin=0, vmax=0.6, aspect="auto")
+bottom.imshow(received, cmap="Blues", vmin=0, vmax=received.max(), aspect="auto")
 for head, j in np.ndindex(received.shape):
-    colour = "white" if received[head, j] > 0.4 else "black"
+    colour = "white" if received[head, j] > 0.6 * received.max() else "black"
     bottom.text(j, head, f"{received[head, j]:.2f}", ha="center", va="center", color=colour)
 bottom.set_yticks(range(len(received)), [f"head {h + 1}" for h in range(len(received))])
-bottom.set_title("Attention each image receives from the bag, by head; rows sum to 1", fontsize=10)
+bottom.set_title(
+    "Attention each image receives, by head; rows sum to 1, an even one is a head switched off",
+    fontsize=10,
+)
 bottom.set_xticks(range(n), ["the 9" if j == nine else "" for j in range(n)])
 for ax in (top, middle, bottom):
     ax.tick_params(bottom=False)

@@ -3,24 +3,35 @@
 import inspect
 import re
 
+SECTION = "Parameters\n----------\n"
+
 
 def with_parameters_of(source, without=()):
-    """Give a class's docstring the parameters of another, after its own.
+    """Give a class's docstring the parameters of another.
 
-    The class takes the same parameters, but for those named in `without`.
+    Those that the class describes itself stand in the place of the other's; those it alone has
+    come first, and those named in `without` are left out.
     """
     if source.__doc__ is None:  # python -OO
         return lambda cls: cls
-    _, _, rest = inspect.cleandoc(source.__doc__).partition("Parameters\n----------\n")
-    entries = re.split(r"\n(?=\S)", rest.partition("\nAttributes\n")[0].rstrip())
-    shared = [entry for entry in entries if entry.partition(" :")[0] not in without]
+    shared = _entries(inspect.cleandoc(source.__doc__).partition(SECTION)[2])
 
     def document(cls):
         before, _, after = inspect.cleandoc(cls.__doc__).partition("Attributes\n")
-        if "Parameters\n" not in before:
-            before += "Parameters\n----------\n"
-        parts = [before.rstrip(), *shared]
-        cls.__doc__ = "\n".join(parts) + "\n\nAttributes\n" + after
+        before, _, own = before.partition(SECTION)
+        own = _entries(own)
+        merged = {name: entry for name, entry in own.items() if name not in shared}
+        merged |= {name: own.get(name, shared[name]) for name in shared if name not in without}
+        cls.__doc__ = "\n".join(
+            [before.rstrip(), "", SECTION + "\n".join(merged.values()), "", "Attributes", after]
+        )
         return cls
 
     return document
+
+
+def _entries(section):
+    """The entries of a section of parameters, by name."""
+    text = section.partition("\nAttributes\n")[0].rstrip()
+    entries = re.split(r"\n(?=\S)", text) if text else []
+    return {entry.partition(" :")[0]: entry for entry in entries}

@@ -170,6 +170,8 @@ def _read_series(X, estimator):
 
 def _read_frame(X, estimator):
     listed = _set_columns(X)
+    if not listed and X.shape[1] == 1 and any(isinstance(cell, str) for cell in X.iloc[:, 0]):
+        return _read_series(X.iloc[:, 0], estimator)  # which says what a cell must hold
     if not listed:
         return _read_dense(X, estimator)
     if X.shape[1] > 1:
@@ -276,6 +278,8 @@ _RAGGED_ROWS = "{} is not a rectangular array: its tokens have different numbers
 def _numeric(cell, i=None):
     """The tokens of one cell as a numeric array, whatever nesting it comes in."""
     where = "X" if i is None else f"Set {i}"
+    if cell is None:
+        raise TypeError(f"{where} is None. Use an empty list for a set without tokens.")
     if issparse(cell):
         raise TypeError(f"{where} is sparse; sparse sets are not supported, use .toarray().")
     if np.ma.isMaskedArray(cell):

@@ -59,8 +59,10 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Width of each head's values.
     pooling : {"mean", "sum", "max", "stats", "attention"}, instance or None, default="mean"
         How the tokens of a set become one vector. ``"stats"`` is mean, standard deviation,
-        minimum and maximum; ``"attention"`` a learned query that attends to the tokens. None
-        gives one vector per token; the head then reads their mean in `fit`.
+        minimum and maximum, in the output all means first, then all deviations, and so on;
+        ``"attention"`` a learned query that attends to the tokens. None gives one vector per
+        token, as a RaggedArray, which `set_output` leaves as it is and whose ``to_frame()`` makes
+        a frame; the head then reads the mean of the tokens in `fit`.
     mask : {"causal", "exclude_self", "diagonal"} or None, default=None
         Which tokens a token attends to: those up to itself, the others, or itself alone.
     score_statistics : bool, default=True
@@ -119,7 +121,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Bias of the values: 0, or what `init` gives. It is not learned, since every pooling but
         the sum hands it on to the intercept, and a second free bias has no best value.
     pooling_params_ : dict of ndarray
-        What the pooling has learned: the query ``"q"`` of ``"attention"``.
+        What the pooling has learned: the query ``"q"`` of ``"attention"``, which gives the tokens
+        of a set the weights ``softmax(contextualize([tokens])[0] @ q)``.
     coef_ : ndarray of shape (n_outputs, n_features_out)
         Weights of the linear head on the pooled output, in units of y. One output for two
         classes.
@@ -447,6 +450,11 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         if self.class_weight is not None:
             raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
         self.__dict__.pop("classes_", None)  # of an earlier fit on labels
+        if y.dtype.kind in "US" or (y.dtype == object and any(isinstance(v, str) for v in y.flat)):
+            raise ValueError(
+                f"y holds text, as {str(y.flat[0])!r}, but loss={name!r} needs numbers. For labels "
+                "choose loss='log_loss', or AttentionClassifier."
+            )
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         self._y_ndim = y.ndim
         if y.ndim > 2:
@@ -589,7 +597,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads. A single set is ``[tokens]`` or
+            ``X[i : i + 1]``; a bare 2-D array is one token a sample.
 
         Returns
         -------
@@ -628,13 +637,15 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads. A single set is ``[tokens]`` or
+            ``X[i : i + 1]``; a bare 2-D array is one token a sample.
 
         Returns
         -------
         RaggedArray
             One row of ``n_heads * (d_v + 2)`` columns for each token, or ``n_heads * d_v``
-            without score statistics; tokens of weight 0 have none.
+            without score statistics; tokens of weight 0 have none. ``.to_frame()`` gives a frame
+            indexed by set and token, whose columns are not those of X.
         """
         check_is_fitted(self)
         X = self._read(X, reset=False)
@@ -656,7 +667,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads. A single set is ``[tokens]`` or
+            ``X[i : i + 1]``; a bare 2-D array is one token a sample.
 
         Returns
         -------

@@ -36,9 +36,13 @@ class _Predictor(AttentionContextualizer):
 class AttentionClassifier(ClassifierMixin, _Predictor):
     """Classify sets by attention, pooling and a linear head, all learned together.
 
-    The parameters are those of :class:`~skattn.AttentionContextualizer`, whose model this is;
-    `loss` is ``"log_loss"`` whatever the dtype of y. It has that class's fitted attributes and
-    its `transform`, `contextualize` and `attention_weights` too.
+    The model is that of :class:`~skattn.AttentionContextualizer`; it has that class's fitted
+    attributes and its `transform`, `contextualize` and `attention_weights` too.
+
+    Parameters
+    ----------
+    loss : {"auto", "log_loss"}, default="auto"
+        Both are the logistic loss, whatever the dtype of y.
 
     Attributes
     ----------
@@ -56,7 +60,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
 
     See Also
     --------
-    AttentionContextualizer : The same model as a transformer, with all parameters described.
+    AttentionContextualizer : The same model as a transformer.
     AttentionRegressor : The same model for numbers.
 
     Examples
@@ -149,10 +153,16 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
 class AttentionRegressor(RegressorMixin, _Predictor):
     """Predict numbers from sets by attention, pooling and a linear head, all learned together.
 
-    The parameters are those of :class:`~skattn.AttentionContextualizer`, whose model this is;
-    `loss` is ``"squared_error"`` (also for integer y), ``"huber"``, ``"poisson"`` or ``"gamma"``.
-    It has that class's fitted attributes and its `transform`, `contextualize` and
-    `attention_weights` too.
+    The model is that of :class:`~skattn.AttentionContextualizer`; it has that class's fitted
+    attributes and its `transform`, `contextualize` and `attention_weights` too.
+
+    Parameters
+    ----------
+    loss : {"auto", "squared_error", "huber", "poisson", "gamma"}, default="auto"
+        ``"auto"`` is the squared error, for integers too. ``"poisson"`` and ``"gamma"`` have a
+        logarithmic link.
+    class_weight : None, default=None
+        Not used: there are no classes.
 
     Attributes
     ----------
@@ -168,7 +178,7 @@ class AttentionRegressor(RegressorMixin, _Predictor):
 
     See Also
     --------
-    AttentionContextualizer : The same model as a transformer, with all parameters described.
+    AttentionContextualizer : The same model as a transformer.
     AttentionClassifier : The same model for labels.
 
     Examples

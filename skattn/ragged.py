@@ -457,6 +457,10 @@ class RaggedArray:
         index = pd.MultiIndex.from_arrays([sets, tokens], names=["set", "token"])
         if columns is None:
             columns = [f"x{j}" for j in range(self.n_features)]
+        if len(columns) != self.n_features:
+            raise ValueError(
+                f"columns has {len(columns)} names, but tokens have {self.n_features} features."
+            )
         return pd.DataFrame(self.values, index=index, columns=list(columns))
 
     def astype(self, dtype):

@@ -41,8 +41,8 @@ class SolverResult:
     --------
     >>> import numpy as np
     >>> from skattn.solvers import minimize
-    >>> minimize(lambda x: (np.sum(x**4), 4 * x**3), np.full(1, 3.0), max_iter=1).advice
-    'Increase max_iter, or loosen tol.'
+    >>> minimize(lambda x: (np.sum(x**4), 4 * x**3), np.full(1, 3.0), max_iter=1).advice[:32]
+    'Increase max_iter, or loosen tol'
     """
 
     theta: np.ndarray
@@ -62,7 +62,10 @@ class SolverResult:
 
 _ADVICE = {
     "gradient": "Nothing needs to be done.",
-    "max_iter": "Increase max_iter, or loosen tol.",
+    "max_iter": (
+        "Increase max_iter, or loosen tol. Whether a longer fit is a better one, cross-validation "
+        "tells: often it is not."
+    ),
     "max_fun": "Its line search needs many evaluations: loosen tol, or choose solver='lbfgs'.",
     "flat": "The objective falls no further beyond round-off: tol is too strict for this data.",
     "abnormal": (

@@ -474,7 +474,11 @@ REFUSED = {
         r"2 columns, of which \['a'\] hold sets",
         lambda: pandas().DataFrame({"a": [[[1.0]]], "b": [1.0]}),
     ),
-    "frame of text": (ValueError, "could not convert", lambda: pandas().DataFrame({"a": ["x"]})),
+    "frame of text": (
+        ValueError,
+        "holds 'x', but each cell must hold a set",
+        lambda: pandas().DataFrame({"a": ["x"]}),
+    ),
 }
 
 

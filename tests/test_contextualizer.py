@@ -179,7 +179,11 @@ def test_every_parameter_has_a_default_and_a_docstring():
         ({"loss": "poisson"}, Y["poisson"] - 1, "loss='poisson' needs .* from -1.0 to 3.0"),
         ({"loss": "poisson"}, np.zeros(12), "not all of them 0"),
         ({"loss": "gamma"}, Y["poisson"], "loss='gamma' needs targets above 0"),
-        ({"loss": "squared_error"}, ["a"] * 12, "could not convert"),
+        (
+            {"loss": "squared_error"},
+            ["a"] * 12,
+            "y holds text, as 'a', but loss='squared_error' needs numbers",
+        ),
         (
             {"class_weight": "balanced"},
             Y["squared_error"],

@@ -262,3 +262,13 @@ def test_byte_order_changes_nothing(sets, y, kind):
 def test_n_jobs_zero_is_refused(sets, y):
     with pytest.raises(ValueError, match="n_jobs must not be 0"):
         AttentionContextualizer(n_jobs=0, **SMALL).fit(sets, y)
+
+
+def test_none_is_no_empty_set(sets, y):
+    with pytest.raises(TypeError, match="Set 2 is None. Use an empty list"):
+        AttentionContextualizer(**SMALL).fit([*sets[:2], None, *sets[3:]], y)
+
+
+def test_a_frame_of_tokens_wants_a_name_for_each_feature(sets):
+    with pytest.raises(ValueError, match="columns has 1 names, but tokens have 3 features"):
+        RaggedArray.from_list(sets).to_frame(["a"])
