@@ -9,7 +9,6 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import (
     check_array,
     check_consistent_length,
@@ -37,7 +36,7 @@ __all__ = ["AttentionContextualizer"]
 WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
 FEW_TOKENS = 32  # up to so many, nothing is spent on preparing for more
 MANY_TOKENS = 2**12  # from which on transform starts threads
-SCALER_BATCH = 2**14  # tokens whose mean and variance are taken at once
+SCALER_BATCH = 2**18  # values whose mean and variance are taken at once
 HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
 
 
@@ -495,11 +494,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         token_weight = X.repeat(weight)
         if X.weights is not None:
             token_weight = token_weight * X.weights
-        scaler = StandardScaler()
-        for batch in gen_batches(X.n_tokens, SCALER_BATCH):
-            if token_weight[batch].any():  # a class may have weight 0
-                scaler.partial_fit(X.values[batch], sample_weight=token_weight[batch])
-        self.token_mean_, self.token_scale_ = scaler.mean_, scaler.scale_
+        self.token_mean_, self.token_scale_ = _mean_and_scale(X.values, token_weight)
 
     def _start(self, attention, pooling, n_features, rng):
         """Parameters of the layers to start from."""
@@ -717,6 +712,22 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
 
     def _is_ragged_out(self):
         return (self._layers[1] if hasattr(self, "_layers") else self.pooling) is None
+
+
+def _mean_and_scale(values, weight):
+    """Weighted mean and standard deviation (n_features,) of tokens; 1 for constant features.
+
+    As scikit-learn's StandardScaler gives, in a quarter of its time: two passes over batches, in
+    float64, each a product with the weights. Constant is a feature whose variance round-off
+    explains.
+    """
+    n, total = len(values), weight.sum()
+    batches = list(gen_batches(n, max(1, SCALER_BATCH // values.shape[1])))
+    mean = sum(weight[batch] @ values[batch] for batch in batches) / total
+    var = sum(weight[batch] @ (values[batch] - mean) ** 2 for batch in batches) / total
+    eps = np.finfo(np.float64).eps
+    constant = var <= n * eps * var + (n * mean * eps) ** 2
+    return mean, np.where(constant, 1.0, np.sqrt(var))
 
 
 def _plain(y):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.preprocessing import StandardScaler
 
 from skattn import (
     AttentionClassifier,
@@ -272,3 +273,16 @@ def test_none_is_no_empty_set(sets, y):
 def test_a_frame_of_tokens_wants_a_name_for_each_feature(sets):
     with pytest.raises(ValueError, match="columns has 1 names, but tokens have 3 features"):
         RaggedArray.from_list(sets).to_frame(["a"])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_tokens_are_standardised_as_scikit_learn_would(rng, dtype):
+    values = rng.normal(size=(5000, 60)) * np.logspace(-3, 3, 60) + 5
+    values[:, 3] = 7.1  # constant
+    X = RaggedArray.from_list(np.split(values.astype(dtype), 1000))
+    weight = rng.integers(0, 3, size=1000).astype(float)
+    model = AttentionContextualizer(max_iter=0).fit(X, sample_weight=weight)
+    expected = StandardScaler().fit(X.values, sample_weight=np.repeat(weight, 5))
+    assert_allclose(model.token_mean_, expected.mean_, rtol=1e-10)
+    assert_allclose(model.token_scale_, expected.scale_, rtol=1e-10)
+    assert model.token_scale_[3] == 1
