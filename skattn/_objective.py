@@ -20,6 +20,7 @@ from .attention import Block
 from .ragged import RaggedArray
 
 HELD = ("b_V",)
+PIECE = 2**16  # values that are standardised at once
 MAX_PARTS = 32  # into which the sets of a large fit are cut, for as many processes
 WORK_OF_A_PART = 1e7  # multiplications, a millisecond or more
 
@@ -91,8 +92,11 @@ def pack(X, mean=None, scale=None):
     """The sets in order of length, tokens standardised, and their positions in X."""
     order = np.argsort(X.lengths, kind="stable")
     packed = X.take(order)
-    if mean is not None:
-        packed = packed.with_values(standardise(packed.values, mean, scale))
+    if mean is not None:  # in place, a piece at a time: new memory would cost more than the sums
+        values = packed.values
+        step = max(1, PIECE // X.n_features)
+        for start in range(0, len(values), step):
+            values[start : start + step] = standardise(values[start : start + step], mean, scale)
     return packed, order
 
 
