@@ -1,8 +1,10 @@
-"""The formula as slow, obvious loops: what the fast kernels are held against."""
+"""The formula as slow, obvious loops, and the estimator set to it: what tests are held against."""
 
 import math
 
 import numpy as np
+
+from skattn import AttentionContextualizer
 
 
 def attention_loop(Q, K, V, mask=None, scale=None):
@@ -92,3 +94,18 @@ def log_loss_gradient(params, sets, y, *, n_heads):
         for name, d in (("W_Q", dQ), ("W_K", dK), ("W_V", dV)):
             grads[name] += X.T @ d.swapaxes(0, 1).reshape(n, -1)
     return value / len(sets), {name: grad / len(sets) for name, grad in grads.items()}
+
+
+def identity(d, **params):
+    """The textbook formula on raw tokens, as an estimator."""
+    settings = {
+        "n_heads": 1,
+        "d_k": d,
+        "d_v": d,
+        "init": "identity",
+        "standardize": False,
+        "score_statistics": False,
+        "max_iter": 0,
+        "pooling": None,
+    }
+    return AttentionContextualizer(**{**settings, **params})

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import identity
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
@@ -19,21 +20,6 @@ from skattn.pooling import POOLINGS
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 MASK_NAMES = [None, *(name for name in MASKS if name is not None)]
-
-
-def identity(d, **params):
-    """The textbook formula on raw tokens, as an estimator."""
-    settings = {
-        "n_heads": 1,
-        "d_k": d,
-        "d_v": d,
-        "init": "identity",
-        "standardize": False,
-        "score_statistics": False,
-        "max_iter": 0,
-        "pooling": None,
-    }
-    return AttentionContextualizer(**{**settings, **params})
 
 
 def small(**params):

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import identity
 from sklearn.exceptions import DataConversionWarning
 
 from skattn import (
@@ -34,21 +35,6 @@ def tolerance(dtype, size=1.0):
 def digits(values):
     """A figure that the field cases print to six digits: half a unit of the last one."""
     return {"desired": np.asarray(values), "atol": 5.1e-7, "rtol": 0}
-
-
-def identity(d, **params):
-    """The textbook formula on raw tokens, as an estimator."""
-    settings = {
-        "n_heads": 1,
-        "d_k": d,
-        "d_v": d,
-        "init": "identity",
-        "standardize": False,
-        "score_statistics": False,
-        "max_iter": 0,
-        "pooling": None,
-    }
-    return AttentionContextualizer(**{**settings, **params})
 
 
 def loop_attention(Q, K, V, allowed):
