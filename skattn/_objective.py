@@ -16,7 +16,7 @@ from typing import NamedTuple
 import joblib
 import numpy as np
 
-from .attention import Block
+from .attention import Block, accumulate
 from .ragged import RaggedArray
 
 HELD = ("b_V",)
@@ -251,8 +251,8 @@ class Objective:
                     d_attention, d_pooling = pool_backward(
                         attention, pooling, folded, params, chunk, cache, d_raw @ coef
                     )
-                    _accumulate(d_folded, d_attention)
-                    _accumulate(grads, d_pooling)
+                    accumulate(d_folded, d_attention)
+                    accumulate(grads, d_pooling)
                 sums[part] = value, d_folded, grads
         return sums
 
@@ -264,10 +264,10 @@ class Objective:
             value, d_folded, grads = 0.0, {}, {}
             for part_value, part_folded, part_grads in (sums[k] for k in sorted(sums)):
                 value += part_value
-                _accumulate(d_folded, part_folded)
-                _accumulate(grads, part_grads)
+                accumulate(d_folded, part_folded)
+                accumulate(grads, part_grads)
             if d_folded:
-                _accumulate(grads, self.attention.unfold(params, d_folded))
+                accumulate(grads, self.attention.unfold(params, d_folded))
             value /= total_weight
             for name, shape in self.layout.shapes.items():
                 grads[name] = np.divide(grads.get(name, np.zeros(shape)), total_weight)
@@ -275,12 +275,3 @@ class Objective:
                     value += self.alpha / 2 * float(np.sum(params[name] ** 2))
                     grads[name] += self.alpha * params[name]
         return value, self.layout.pack(grads)
-
-
-def _accumulate(total, part):
-    """Add the arrays of `part` to those of `total`, in float64."""
-    for name, array in part.items():
-        if name in total:
-            total[name] += array
-        else:
-            total[name] = np.array(array, dtype=np.float64)

@@ -385,16 +385,16 @@ class Attention:
         H, r = self.n_heads, rows.stop - rows.start
         if self._grads_product(d):
             TX = np.matmul(T.reshape(b, r * H, n), X)  # dM = X^T (dS X)
-            _add(grads, "M", X[:, rows].reshape(b * r, d).T @ TX.reshape(b * r, H * d))
+            accumulate(grads, {"M": X[:, rows].reshape(b * r, d).T @ TX.reshape(b * r, H * d)})
             return
         T = T.swapaxes(1, 2)  # (b, H, r, n)
         K = right.swapaxes(2, 3)  # (b, H, n, d_k)
         dQ = np.empty((b, r, H, self.d_k), X.dtype)
         np.matmul(T, K, out=dQ.swapaxes(1, 2))
-        _add(grads, "W_Q", X[:, rows].reshape(b * r, d).T @ dQ.reshape(b * r, -1))
+        accumulate(grads, {"W_Q": X[:, rows].reshape(b * r, d).T @ dQ.reshape(b * r, -1)})
         dKT = np.matmul(left[:, rows].transpose(0, 2, 3, 1), T)  # dK^T = Q^T dS, (b, H, d_k, n)
         dK = np.ascontiguousarray(dKT.transpose(0, 3, 1, 2)).reshape(b * n, -1)
-        _add(grads, "W_K", X.reshape(b * n, d).T @ dK)
+        accumulate(grads, {"W_K": X.reshape(b * n, d).T @ dK})
 
     # Token outputs
 
@@ -600,12 +600,13 @@ class Attention:
 LONG_FACTOR = 4  # a row block of a long set may take so many times chunk_bytes
 
 
-def _add(grads, name, part):
-    """Sum in float64 what the chunks give, whatever their type."""
-    if name in grads:
-        grads[name] += part
-    else:
-        grads[name] = part.astype(np.float64)
+def accumulate(total, part):
+    """Add the arrays of `part` to those of `total`, in float64, whatever their type."""
+    for name, array in part.items():
+        if name in total:
+            total[name] += array
+        else:
+            total[name] = np.array(array, dtype=np.float64)
 
 
 def _exp2(S, allowed):
