@@ -7,6 +7,9 @@ The penalty takes in every parameter but the intercept. The bias b_V of the valu
 but held: every pooling except the sum hands it on to the intercept, with which it is redundant.
 Where it is not, by empty sets or sums, a free bias would leave the objective without a minimum:
 coef could shrink, at a gain, as b_V grows without bound.
+
+With a target per token, i runs over the tokens that have one, and the head reads each token's own
+output in the place of a pooled one.
 """
 
 import itertools
@@ -138,6 +141,22 @@ def pool_backward(attention, pooling, folded, params, chunk, cache, d_pooled):
     return attention.backward(folded, attended, d_out), d_pooling
 
 
+class _EachToken:
+    """In the place of a pooling: the head reads every token's own output."""
+
+    def n_features_out(self, n_features):
+        return n_features
+
+    def shapes(self, n_features):
+        return {}
+
+    def forward(self, params, tokens):
+        return tokens.values, None
+
+    def backward(self, params, cache, d_values):
+        return d_values, {}
+
+
 class Objective:
     """Value and gradient of the penalised risk at flat parameters theta.
 
@@ -152,13 +171,16 @@ class Objective:
     n_outputs : int
         Columns of the raw prediction.
     attention, pooling, loss : layers and loss
-        The parts.
+        The parts; the pooling is not used with `rows`.
     alpha : float
         Strength of the L2 penalty.
     mean, scale : ndarray of shape (n_features,) or None
         Tokens are standardised by them.
     held : dict of ndarray, default=None
         Parameters that are not learned: b_V, zeros where None.
+    rows : ndarray of shape (n_targets,), default=None
+        The tokens that have a target, rising; `y` and `sample_weight` are then theirs. Where
+        None every set has one.
     """
 
     def __init__(
@@ -174,8 +196,13 @@ class Objective:
         mean=None,
         scale=None,
         held=None,
+        rows=None,
     ):
         self.X, order = pack(X, mean, scale)
+        self.rows = None
+        if rows is not None:
+            pooling = _EachToken()
+            self.rows, order = _packed_rows(rows, X, order)
         self.y, self.sample_weight, self.alpha = y[order], sample_weight[order], alpha
         self.attention, self.pooling, self.loss = attention, pooling, loss
         k = pooling.n_features_out(attention.n_features_out)
@@ -187,6 +214,7 @@ class Objective:
             | {"coef": (n_outputs, k), "intercept": (n_outputs,)}
         )
         self.chunks = list(chunks(self.X, self.attention, self.pooling))
+        self.targets = self._targets()
         self.parts = self._parts()
 
     def _parts(self):
@@ -204,8 +232,23 @@ class Objective:
         cuts = sorted({0, *np.searchsorted(work, shares).tolist(), len(self.chunks)})
         return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
+    def _targets(self):
+        """For each chunk, which targets are its own, and of which rows before the head.
+
+        A slice, and positions or None for all rows, in order.
+        """
+        if self.rows is None:
+            return [(chunk.sets, None) for chunk in self.chunks]
+        targets = []
+        for chunk in self.chunks:
+            first, end = chunk.rows.start, chunk.rows.stop  # of packed sets: slices
+            a, b = np.searchsorted(self.rows, [first, end]).tolist()
+            targets.append((slice(a, b), self.rows[a:b] - first if b - a < end - first else None))
+        return targets
+
     def __getstate__(self):
-        state = {k: v for k, v in self.__dict__.items() if k != "chunks"}  # views of X
+        views = ("chunks", "targets")  # of X and rows
+        state = {k: v for k, v in self.__dict__.items() if k not in views}
         # a pooling of a script's or notebook's own goes to a worker by value
         state["pooling"] = joblib.wrap_non_picklable_objects(self.pooling, keep_wrapper=False)
         return state
@@ -216,7 +259,9 @@ class Objective:
         weights = None if X.weights is None else np.asarray(X.weights)
         self.X = RaggedArray._trusted(np.asarray(X.values), np.asarray(X.offsets), weights)
         self.y, self.sample_weight = np.asarray(self.y), np.asarray(self.sample_weight)
+        self.rows = None if self.rows is None else np.asarray(self.rows)
         self.chunks = list(chunks(self.X, self.attention, self.pooling))
+        self.targets = self._targets()
 
     def value_and_grad(self, theta):
         """The objective and its gradient (n_parameters,). O(sum n_i^2) time.
@@ -239,17 +284,25 @@ class Objective:
             for part in parts:
                 value, d_folded = 0.0, {}
                 grads = {"coef": np.zeros(coef.shape), "intercept": np.zeros(intercept.shape)}
-                for chunk in self.chunks[self.parts[part]]:
+                in_part = self.parts[part]
+                for chunk, (at, scored) in zip(
+                    self.chunks[in_part], self.targets[in_part], strict=True
+                ):
+                    if at.start == at.stop:  # no token of these sets has a target
+                        continue
                     pooled, cache = pool_forward(attention, pooling, folded, params, chunk, toward)
-                    raw = pooled @ coef.T + intercept
-                    loss, d_raw = self.loss.loss_gradient(
-                        self.y[chunk.sets], raw, self.sample_weight[chunk.sets]
-                    )
+                    heard = pooled if scored is None else pooled[scored]
+                    raw = heard @ coef.T + intercept
+                    loss, d_raw = self.loss.loss_gradient(self.y[at], raw, self.sample_weight[at])
                     value += float(loss.sum())
-                    grads["coef"] += d_raw.T @ pooled
+                    grads["coef"] += d_raw.T @ heard
                     grads["intercept"] += d_raw.sum(axis=0)
+                    d_pooled = d_raw @ coef
+                    if scored is not None:
+                        d_heard, d_pooled = d_pooled, np.zeros(pooled.shape)
+                        d_pooled[scored] = d_heard
                     d_attention, d_pooling = pool_backward(
-                        attention, pooling, folded, params, chunk, cache, d_raw @ coef
+                        attention, pooling, folded, params, chunk, cache, d_pooled
                     )
                     accumulate(d_folded, d_attention)
                     accumulate(grads, d_pooling)
@@ -275,3 +328,15 @@ class Objective:
                     value += self.alpha / 2 * float(np.sum(params[name] ** 2))
                     grads[name] += self.alpha * params[name]
         return value, self.layout.pack(grads)
+
+
+def _packed_rows(rows, X, order):
+    """Where tokens `rows` of X stand, rising, when its sets are in the given order.
+
+    Also which of `rows` stands at each place. O(n_tokens).
+    """
+    number = np.full((X.n_tokens, 1), -1)
+    number[rows, 0] = np.arange(len(rows))
+    packed = X.with_values(number).take(order).values[:, 0]
+    places = np.flatnonzero(packed >= 0)
+    return places, packed[places]

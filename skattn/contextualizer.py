@@ -25,6 +25,7 @@ from ._output import RaggedOutputMixin
 from ._parallel import spread_over_processes, spread_over_threads
 from ._random import generator
 from ._runtime import one_blas_thread
+from ._targets import is_certainly_per_token, is_per_token, plain, scored_tokens
 from .attention import INITS, MASKS, Attention
 from .losses import LOSSES
 from .pooling import POOLINGS, MeanPooling
@@ -253,10 +254,17 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         ----------
         X : container of n_samples sets
             Anything that :func:`skattn.as_ragged` reads.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            A target per set. None only with ``max_iter=0``.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the sets, 0 or more; a set of weight 0 is left out altogether.
+        y : array-like or container of arrays, default=None
+            A target per set, of shape (n_samples,) or (n_samples, n_outputs). With
+            ``pooling=None`` also a target per token: a list, object array or Series of arrays of
+            shape (n_tokens,) or (n_tokens, n_outputs), or a RaggedArray. A token whose target is
+            missing (NaN, None, pandas.NA or masked) is not scored, and serves the others as
+            context. None only with ``max_iter=0``.
+        sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
+            Weights of the sets, 0 or more; a set of weight 0, or without a token that is scored,
+            is left out altogether. Where y has a target per token, also a weight for each of
+            them; a token of weight 0 is not scored. In `token_mean_` and `token_scale_` all
+            tokens of a set then count as much as those of its own that are scored, on average.
 
         Returns
         -------
@@ -264,22 +272,32 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             Fitted.
         """
         self._check_parameters()
-        ragged = self._read(X, reset=True)
+        given = read_sets(self, X, reset=True)
+        ragged = self._ready(given, self.mask)
         if y is None and self.max_iter > 0:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
                 "is None. Only with max_iter=0, where nothing is learned, can it be left out."
             )
-        weight = check_sample_weight(sample_weight, len(ragged))
-        if y is not None:
-            check_consistent_length(ragged, y)
-            y = np.asarray(y)
-            if y.dtype == object:
-                y = _plain(y)
-        if np.any(weight == 0):
-            used = np.flatnonzero(weight)
-            ragged, weight = ragged.take(used), weight[used]
-            y = None if y is None else y[used]
+        per_token = self._has_token_targets(y, sample_weight)
+        rows = counts = None
+        if per_token:
+            y, rows, weight = scored_tokens(y, sample_weight, given)
+            used = np.unique(ragged.repeat(np.arange(len(ragged)))[rows])
+            rows = rows - _n_tokens_left_out(ragged, used)[rows]
+            ragged = ragged.take(used)
+            if ragged.weights is not None:
+                counts = ragged.weights[rows]
+                weight = weight * counts
+        else:
+            weight = check_sample_weight(sample_weight, len(ragged))
+            if y is not None:
+                check_consistent_length(ragged, y)
+                y = plain(np.asarray(y))
+            if np.any(weight == 0):
+                used = np.flatnonzero(weight)
+                ragged, weight = ragged.take(used), weight[used]
+                y = None if y is None else y[used]
         if ragged.n_tokens == 0:
             raise ValueError(
                 f"Found no tokens in {len(ragged)} sets (of positive weight); at least one is "
@@ -294,6 +312,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             )
         attention, pooling = self._parts()
         rng = generator(self.random_state)
+        self._per_token = per_token
         if y is None:
             for name in HEAD:  # of an earlier fit
                 self.__dict__.pop(name, None)
@@ -301,8 +320,10 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             start = self._start(attention, pooling, ragged.n_features, rng)
             self._store(attention, pooling, start)
             return self
-        loss, y, n_outputs, weight = self._targets(y, weight)
-        self._standardise(ragged, weight)
+        loss, y, n_outputs, weight = self._targets(y, weight, counts)
+        self._standardise(
+            ragged, weight if rows is None else _mean_of_set(weight, counts, rows, ragged)
+        )
         start = self._start(attention, pooling, ragged.n_features, rng)
         held = {name: start[name] for name in HELD}
         objective = Objective(
@@ -317,6 +338,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             self.token_mean_ if self.standardize else None,
             self.token_scale_,
             held,
+            rows,
         )
         theta0 = objective.layout.pack(start | self._start_of_head(objective, rng))
         with one_blas_thread(), spread_over_processes(objective, self.n_jobs) as value_and_grad:
@@ -405,24 +427,48 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         pooling = POOLINGS[self.pooling]() if isinstance(self.pooling, str) else self.pooling
         return attention, pooling
 
-    def _read(self, X, *, reset):
-        """Sets ready for the layers: checked, without the tokens of weight 0."""
-        ragged = read_sets(self, X, reset=reset).drop_zero_weights()
-        if ragged.weights is not None and self.mask in ("causal", "exclude_self"):
+    def _read(self, X):
+        """Sets ready for the layers that were fitted."""
+        return self._ready(read_sets(self, X, reset=False), self._layers[0].mask)
+
+    def _ready(self, ragged, mask):
+        """Sets without the tokens of weight 0, checked against the mask."""
+        ragged = ragged.drop_zero_weights()
+        if ragged.weights is not None and mask in ("causal", "exclude_self"):
             raise ValueError(
-                f"Token weights other than 0 and 1 have no meaning with mask={self.mask!r}: "
+                f"Token weights other than 0 and 1 have no meaning with mask={mask!r}: "
                 "which copy of a token would see which? Repeat the tokens instead."
             )
         if self.empty == "error":
             refuse_empty_sets(ragged)
         return ragged
 
+    def _has_token_targets(self, y, sample_weight):
+        """Whether every token has a target of its own, refused where it can't."""
+        if self.pooling is None and is_per_token(y):
+            return True
+        if is_certainly_per_token(y):
+            raise ValueError(
+                f"y has a target per token, but with pooling={self.pooling!r} there is one vector "
+                "per set, and the head needs one target for it. Choose pooling=None, or give y "
+                "one target per set."
+            )
+        if is_per_token(sample_weight):
+            raise ValueError(
+                "sample_weight has a weight per token, but the targets are per set: give one "
+                "weight per set."
+            )
+        return False
+
     def _loss_for(self, y):
         """Name of the loss that goes with the dtype of y, whatever its values."""
         return "squared_error" if y.dtype.kind == "f" else "log_loss"
 
-    def _targets(self, y, weight):
-        """Loss, targets as it takes them, number of outputs, and weights with class weights."""
+    def _targets(self, y, weight, counts=None):
+        """Loss, targets as it takes them, number of outputs, and weights with class weights.
+
+        `counts` says how often each target stands there, once where None.
+        """
         name = self._loss_for(y) if self.loss == "auto" else self.loss
         loss = LOSSES[name]()
         if loss.is_classifier:
@@ -444,7 +490,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 )
             self.classes_ = classes
             if self.class_weight is not None:
-                weight = weight * self._class_weights(y)
+                weight = weight * self._class_weights(y, encoded, counts)
             return loss, encoded, len(classes) if len(classes) > 2 else 1, weight
         if self.class_weight is not None:
             raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
@@ -470,13 +516,17 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             self._y_scale = np.where(spread > 0, spread, 1.0)
         return loss, (y - self._y_mean) / self._y_scale, y.shape[1], weight
 
-    def _class_weights(self, y):
+    def _class_weights(self, y, encoded, counts):
         """The weight of each label's class, (n_samples,)."""
         if not (self.class_weight == "balanced" or isinstance(self.class_weight, dict)):
             raise ValueError(
                 f"class_weight must be a dict, 'balanced' or None, but is {self.class_weight!r}."
             )
-        weights = compute_sample_weight(self.class_weight, y)
+        if self.class_weight == "balanced" and counts is not None:
+            of_class = np.bincount(encoded, counts)
+            weights = (of_class.sum() / (len(of_class) * of_class))[encoded]
+        else:
+            weights = compute_sample_weight(self.class_weight, y)
         if not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
             raise ValueError(
                 f"class_weight must give each class a finite weight of 0 or more, and one of them "
@@ -485,7 +535,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         return weights
 
     def _standardise(self, X, weight):
-        """Set token_mean_ and token_scale_, every token weighted as its set is."""
+        """Set token_mean_ and token_scale_, every token weighted as its set is (n_samples,)."""
         self.token_mean_ = np.zeros(X.n_features)
         self.token_scale_ = np.ones(X.n_features)
         self._standardised = bool(self.standardize)
@@ -604,7 +654,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             check_is_fitted(self)  # raises, at some cost
         if self._layers[1] is None:
             return self.contextualize(X)
-        X = self._read(X, reset=False)
+        X = self._read(X)
         out = self._pool(X)
         if self.empty == "nan":
             out[X.lengths == 0] = np.nan
@@ -643,7 +693,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             indexed by set and token, whose columns are not those of X.
         """
         check_is_fitted(self)
-        X = self._read(X, reset=False)
+        X = self._read(X)
         attention, _ = self._layers
         folded = self._folded(attention, X)
         out = np.empty((X.n_tokens, attention.n_features_out), X.dtype)
@@ -677,7 +727,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             If the weights of all sets together take more than 1 GiB.
         """
         check_is_fitted(self)
-        X = self._read(X, reset=False)
+        X = self._read(X)
         n_bytes = self.n_heads * X.dtype.itemsize * int(np.sum(X.lengths**2))
         if n_bytes > WEIGHTS_LIMIT:
             raise ValueError(
@@ -730,14 +780,20 @@ def _mean_and_scale(values, weight):
     return mean, np.where(constant, 1.0, np.sqrt(var))
 
 
-def _plain(y):
-    """Targets of an object array: strings as they are, numbers and booleans in their own type."""
-    for i, value in enumerate(y.flat):
-        if _is_missing(value):
-            raise ValueError(f"Input y contains NaN: a target is missing at position {i}.")
-    return y if any(isinstance(value, str) for value in y.flat) else np.array(y.tolist())
+def _n_tokens_left_out(X, used):
+    """How many tokens of sets that are not used stand before each token, (n_tokens,)."""
+    is_left_out = np.ones(len(X), dtype=np.int64)
+    is_left_out[used] = 0
+    return np.cumsum(X.repeat(is_left_out))
 
 
-def _is_missing(value):
-    """Whether a target is None, NaN or pandas' NA, which is not even equal to itself for sure."""
-    return value is None or type(value).__name__ == "NAType" or value != value
+def _mean_of_set(weight, counts, rows, X):
+    """Each set's mean weight (n_samples,) over its tokens of positive weight out of `rows`.
+
+    `weight` has the factor `counts`, how often each of these tokens stands there; None is once.
+    """
+    sums = np.zeros((X.n_tokens, 2))
+    sums[rows, 0] = weight
+    sums[rows, 1] = (weight > 0) * (1.0 if counts is None else counts)
+    total, n = X.with_values(sums).segment_sum().T
+    return np.divide(total, n, out=np.zeros(len(X)), where=n > 0)

@@ -1,11 +1,16 @@
 """The model of AttentionContextualizer with its head kept: a classifier and a regressor of sets."""
 
+import itertools
+
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ._documented import with_parameters_of
+from ._input import read_sets
+from ._targets import is_per_token, scored_tokens
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
 
@@ -26,10 +31,31 @@ class _Predictor(AttentionContextualizer):
                 f"{self.loss!r}."
             )
 
-    def _raw_prediction(self, X):
-        """Output of the linear head, (n_samples, n_outputs); of zeros for a set of no tokens."""
+    def _predicted(self, X, of_raw):
+        """`of_raw` of the head's output, (n_samples, n_outputs) there, zeros in for an empty set.
+
+        With a target per token (n_tokens, n_outputs), and a list of what it gives for each set.
+        """
         check_is_fitted(self, "coef_")
-        return self._pool(self._read(X, reset=False)) @ self.coef_.T + self.intercept_
+        if not self._per_token:
+            return of_raw(self._pool(self._read(X)) @ self.coef_.T + self.intercept_)
+        tokens = self.contextualize(X)
+        out = of_raw(tokens.values @ self.coef_.T + self.intercept_)
+        return [out[a:b] for a, b in itertools.pairwise(tokens.offsets)]
+
+    def _token_score(self, metric, X, y, sample_weight):
+        """A metric over all tokens that are scored, each weighted as in `fit`."""
+        if not is_per_token(y):
+            raise ValueError(
+                f"This {type(self).__name__} was fitted with a target per token: y must hold an "
+                "array of as many targets as it has tokens for each set."
+            )
+        given = read_sets(self, X, reset=False)
+        truth, rows, weight = scored_tokens(y, sample_weight, given)
+        counts = given.drop_zero_weights().weights
+        if counts is not None:
+            weight = weight * counts[rows]
+        return metric(truth, np.concatenate(self.predict(given))[rows], sample_weight=weight)
 
 
 @with_parameters_of(AttentionContextualizer)
@@ -63,6 +89,19 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
     AttentionContextualizer : The same model as a transformer.
     AttentionRegressor : The same model for numbers.
 
+    Notes
+    -----
+    With ``pooling=None`` and a label per token, every method gives a list, one array per set, and
+    `score` is the accuracy over the tokens that have a label. Any other metric of tokens goes
+    into `scoring` as a function::
+
+        def token_f1(model, X, y):
+            truth, said = np.concatenate(y), np.concatenate(model.predict(X))
+            has_label = ~pandas.isna(truth)
+            return f1_score(truth[has_label].astype(said.dtype), said[has_label])
+
+    scikit-learn splits such a y without stratification; ``cross_val_predict`` can't join lists.
+
     Examples
     --------
     >>> from skattn import AttentionClassifier
@@ -72,6 +111,14 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
     >>> X_test, y_test = make_lookup(1000, random_state=1)
     >>> model.score(X_test, y_test) > 0.95
     True
+
+    A label for every token, here whether it repeats another of its set; None is not scored:
+
+    >>> X = [[[0], [1], [1]], [[2], [2]], [[1], [3], [2]], [[3], [0]], [[3], [0], [3], [1]]]
+    >>> y = [[0, 1, 1], [1, 1], [0, 0, 0], [0, None], [1, 0, 1, 0]]
+    >>> model = AttentionClassifier(pooling=None, random_state=0).fit(X, y)
+    >>> model.predict([[[1], [0], [1]]])
+    [array([1, 0, 1])]
     """
 
     _is_classifier = True
@@ -90,10 +137,10 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Log-odds for two classes, else log-probabilities up to a constant.
+            Log-odds for two classes, else log-probabilities up to a constant. Where `fit` had a
+            label per token, a list of such arrays, one row per token.
         """
-        raw = self._raw_prediction(X)
-        return raw[:, 0] if raw.shape[1] == 1 else raw
+        return self._predicted(X, lambda raw: raw[:, 0] if raw.shape[1] == 1 else raw)
 
     def predict_proba(self, X):
         """Probability of each class.
@@ -106,12 +153,16 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Rows sum to 1; columns in the order of `classes_`.
+            Rows sum to 1; columns in the order of `classes_`. Where `fit` had a label per token,
+            a list of such arrays, one row per token.
         """
-        raw = self._raw_prediction(X)
-        if raw.shape[1] == 1:
-            return np.hstack([expit(-raw), expit(raw)])
-        return softmax(raw, axis=1)
+
+        def probabilities(raw):
+            if raw.shape[1] == 1:
+                return np.hstack([expit(-raw), expit(raw)])
+            return softmax(raw, axis=1)
+
+        return self._predicted(X, probabilities)
 
     def predict_log_proba(self, X):
         """Logarithm of the probability of each class.
@@ -124,12 +175,16 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Columns in the order of `classes_`.
+            Columns in the order of `classes_`. Where `fit` had a label per token, a list of such
+            arrays, one row per token.
         """
-        raw = self._raw_prediction(X)
-        if raw.shape[1] == 1:
-            return -np.logaddexp(0, np.hstack([raw, -raw]))
-        return log_softmax(raw, axis=1)
+
+        def log_probabilities(raw):
+            if raw.shape[1] == 1:
+                return -np.logaddexp(0, np.hstack([raw, -raw]))
+            return log_softmax(raw, axis=1)
+
+        return self._predicted(X, log_probabilities)
 
     def predict(self, X):
         """Most probable class.
@@ -142,11 +197,36 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Returns
         -------
         ndarray of shape (n_samples,)
-            Labels as in y.
+            Labels as in y. Where `fit` had one per token, a list of arrays of shape (n_tokens,).
         """
-        raw = self._raw_prediction(X)
-        index = (raw[:, 0] > 0).astype(int) if raw.shape[1] == 1 else raw.argmax(axis=1)
-        return self.classes_[index]
+
+        def labels(raw):
+            index = (raw[:, 0] > 0).astype(int) if raw.shape[1] == 1 else raw.argmax(axis=1)
+            return self.classes_[index]
+
+        return self._predicted(X, labels)
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy; over all tokens that are scored, where targets are per token.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+        y : array-like of shape (n_samples,), or container of arrays of shape (n_tokens,)
+            Labels as in `fit`; a token whose label is missing is not scored.
+        sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
+            Weights as in `fit`.
+
+        Returns
+        -------
+        float
+            Share of labels that are predicted, by weight.
+        """
+        check_is_fitted(self, "coef_")
+        if self._per_token:
+            return self._token_score(accuracy_score, X, y, sample_weight)
+        return super().score(X, y, sample_weight)
 
 
 @with_parameters_of(AttentionContextualizer)
@@ -214,8 +294,34 @@ class AttentionRegressor(RegressorMixin, _Predictor):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            In units of y, with as many axes as y had in `fit`.
+            In units of y, with as many axes as y had in `fit`. Where `fit` had targets per token,
+            a list of such arrays, one row per token.
         """
-        raw = self._raw_prediction(X)
-        prediction = self._loss.inverse_link(raw)
-        return prediction[:, 0] if self._y_ndim == 1 else prediction
+
+        def numbers(raw):
+            prediction = self._loss.inverse_link(raw)
+            return prediction[:, 0] if self._y_ndim == 1 else prediction
+
+        return self._predicted(X, numbers)
+
+    def score(self, X, y, sample_weight=None):
+        """R squared; over all tokens that are scored, where targets are per token.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or container of arrays
+            Numbers as in `fit`; a token whose target is missing is not scored.
+        sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
+            Weights as in `fit`.
+
+        Returns
+        -------
+        float
+            Coefficient of determination, its mean over outputs.
+        """
+        check_is_fitted(self, "coef_")
+        if self._per_token:
+            return self._token_score(r2_score, X, y, sample_weight)
+        return super().score(X, y, sample_weight)

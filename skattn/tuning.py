@@ -13,6 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import check_consistent_length
 
 from ._documented import with_parameters_of
+from ._targets import by_set, is_per_token, scored_tokens
 from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
@@ -34,8 +35,8 @@ class AttentionContextualizerCV(AttentionContextualizer):
     alphas : array-like of float, default=(1e-4, 1e-3, 1e-2, 1e-1, 3e-1)
         Strengths of the L2 penalty to choose from, above 0.
     cv : int, splitter or iterable, default=5
-        Folds; stratified for labels where an integer. A splitter by groups takes them from the
-        `groups` of `fit`.
+        Folds; stratified for labels of sets where an integer. A splitter by groups takes them
+        from the `groups` of `fit`.
     scoring : str or callable, default=None
         What a fold is scored by, on the model with its head: accuracy or R squared where None.
 
@@ -135,10 +136,11 @@ class AttentionContextualizerCV(AttentionContextualizer):
         ----------
         X : container of n_samples sets
             Anything that :func:`skattn.as_ragged` reads.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            A target per set.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the sets, in fits and, with ``scoring=None``, in scores.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or container of arrays
+            A target per set, or per token with ``pooling=None``.
+        sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
+            Weights of the sets, or of the tokens where y has their targets, in fits and, with
+            ``scoring=None``, in scores.
         groups : array-like of shape (n_samples,), default=None
             Groups of the sets, for a `cv` that keeps them together.
 
@@ -156,11 +158,18 @@ class AttentionContextualizerCV(AttentionContextualizer):
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
                 "is None: there is nothing to choose alpha by."
             )
-        ragged, labels = as_ragged(X, estimator=self), np.asarray(y)
+        ragged = as_ragged(X, estimator=self)
+        per_token = self._has_token_targets(y, sample_weight)
+        labels = by_set(y) if per_token else np.asarray(y)
         check_consistent_length(ragged, labels, sample_weight, groups)
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        model = self._predictor(labels)
-        splitter = check_cv(self.cv, labels, classifier=is_classifier(model))
+        if sample_weight is None:
+            weight = None
+        elif is_per_token(sample_weight):
+            weight = by_set(sample_weight)
+        else:
+            weight = np.asarray(sample_weight, dtype=np.float64)
+        model = self._predictor(scored_tokens(y, None, ragged)[0] if per_token else labels)
+        splitter = check_cv(self.cv, labels, classifier=is_classifier(model) and not per_token)
         self.scorer_ = check_scoring(model, scoring=self.scoring)
         folds = Parallel(n_jobs=self.n_jobs)(
             delayed(_path)(model, ragged, labels, weight, train, test, alphas, self.scorer_,

@@ -21,6 +21,7 @@ LEVELS = {
     "_parallel": 1,
     "_input": 2,
     "_output": 2,
+    "_targets": 2,
     "ragged": 0,
     "losses": 0,
     "solvers": 0,
@@ -38,7 +39,7 @@ LEVELS = {
     "distributed": 4,
     "display": 6,
 }
-SAME_LEVEL = {("predictors", "contextualizer")}
+SAME_LEVEL = {("predictors", "contextualizer"), ("_targets", "_input")}
 
 # What is more than a matter of levels: these modules import no others than these.
 ONLY = {
@@ -49,6 +50,7 @@ ONLY = {
     "_parallel": {"_runtime"},
     "_input": {"containers"},
     "_output": {"containers"},
+    "_targets": {"_input", "ragged"},
     "ragged": set(),
     "losses": set(),
     "solvers": set(),
