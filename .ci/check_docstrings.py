@@ -34,8 +34,8 @@ def public_names():
             value = getattr(module, name)
             if not (inspect.isclass(value) or inspect.isfunction(value)):
                 continue  # a table
-            if value.__module__ != module.__name__:
-                continue  # listed where it is defined
+            if not f"{value.__module__}.".startswith(f"{module.__name__}."):
+                continue  # listed where it is defined: the module, or a file of the folder it is
             names[f"{module.__name__}.{name}"] = "object"
             if inspect.isclass(value):
                 for member, definition in vars(value).items():

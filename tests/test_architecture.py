@@ -64,15 +64,30 @@ ONLY = {
     "display": {"inspection", "ragged", "containers", "_optional"},
 }
 
-MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+# A module is a file, or a folder of files that share one row of the tables.
+MODULES = sorted(
+    [path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__"]
+    + [path.parent.name for path in PACKAGE.glob("*/__init__.py")]
+)
 
 
 def imports_of(module):
     """Modules of skattn that a module imports, anywhere in it."""
+    if (PACKAGE / module).is_dir():
+        files = [(path, 1) for path in (PACKAGE / module).glob("*.py")]
+    else:
+        files = [(PACKAGE / f"{module}.py", 0)]
+    return set().union(*(_imports(path, depth) for path, depth in files))
+
+
+def _imports(path, depth):
+    """The same of one file, that many folders deep in the package."""
     found = set()
-    for node in ast.walk(ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
-            assert node.level == 1, f"{module} reaches out of the package"
+            assert node.level <= depth + 1, f"{path} reaches out of the package"
+            if node.level <= depth:
+                continue  # a file beside it
             named = [node.module] if node.module else [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             named = [node.module] if node.module.split(".")[0] == "skattn" else []
@@ -119,6 +134,20 @@ def test_a_cycle_would_be_seen(tmp_path, monkeypatch):
         test_imports_have_no_cycle()
     with pytest.raises(AssertionError, match="losses must not import solvers"):
         test_imports_point_to_lower_levels("losses")
+
+
+def test_imports_of_a_folder_are_those_of_its_files(tmp_path, monkeypatch):
+    folder = tmp_path / "pooling"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from ._one import f\n")
+    (folder / "_one.py").write_text("def f():\n    from ..predictors import g\n")
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    assert imports_of("pooling") == {"predictors"}
+    with pytest.raises(AssertionError, match="pooling must not import predictors"):
+        test_imports_point_to_lower_levels("pooling")
+    (folder / "_one.py").write_text("from ...elsewhere import g\n")
+    with pytest.raises(AssertionError, match="reaches out of the package"):
+        imports_of("pooling")
 
 
 PUBLIC = ["skattn", *(f"skattn.{name}" for name in MODULES if not name.startswith("_"))]

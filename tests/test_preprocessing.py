@@ -582,7 +582,7 @@ def test_order_of_tokens_changes_nothing(awkward_sets, rng):
 
 def test_blocks_of_any_size_give_the_same(awkward_sets, monkeypatch):
     whole = SetPooler(ALL).fit_transform(awkward_sets)
-    monkeypatch.setattr("skattn.preprocessing.POOLED_AT_ONCE", 1)
+    monkeypatch.setattr("skattn.preprocessing._pooler.POOLED_AT_ONCE", 1)
     assert_array_equal(SetPooler(ALL).fit_transform(awkward_sets), whole)
 
 
