@@ -4,7 +4,7 @@ from .attention import scaled_dot_product_attention
 from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
 from .predictors import AttentionClassifier, AttentionRegressor
-from .preprocessing import SetPooler, TokenTransformer
+from .preprocessing import SetPooler, TokenEmbedder, TokenTransformer
 from .ragged import RaggedArray
 from .tuning import AttentionContextualizerCV
 
@@ -16,6 +16,7 @@ __all__ = [
     "AttentionRegressor",
     "RaggedArray",
     "SetPooler",
+    "TokenEmbedder",
     "TokenTransformer",
     "as_ragged",
     "scaled_dot_product_attention",

@@ -1,0 +1,408 @@
+"""Token vectors of words, ids and baskets."""
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._output import RaggedOutputMixin
+from ..ragged import RaggedArray
+from ._words import is_missing, listed, read_baskets, read_documents, read_ragged_ids, some
+
+UNKNOWN = ("drop", "zeros", "error")  # what may become of a token that has no vector
+
+
+class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
+    """Sets of token vectors, looked up for sets of words, of ids or of a basket's items.
+
+    The vectors are given, as those of GloVe or of a trained gensim model; nothing is learned.
+
+    Parameters
+    ----------
+    vectors : dict, frame, pair, ndarray, KeyedVectors or "onehot"
+        The vector of each word:
+
+        - a dict from words to vectors of one length;
+        - a pandas frame whose index holds the words, or a polars frame, one column of which
+          holds them;
+        - a tuple of a list of n words, or a dict from words to row numbers, and an array of
+          shape (n, n_features);
+        - an object with `key_to_index` and `vectors`, as gensim's KeyedVectors;
+        - an array of shape (n, n_features): tokens are ids, the numbers of its rows from 0;
+        - ``"onehot"``: each word, or column of a basket, that `fit` sees has a feature of its
+          own, in sorted order.
+
+        Words may be anything that hashes, as the integer codes of articles.
+    unknown : {"drop", "zeros", "error"}, default="drop"
+        What becomes of a token that has no vector: it is left out, it is a vector of zeros, or
+        `fit` and `transform` raise a ValueError that names set and word.
+    tokenizer : callable, default=None
+        Splits a text into a list of words. None splits it, lower-cased, into runs of letters,
+        digits and underscores; ``str.split`` keeps capitals and punctuation. Sets that are lists
+        of words already are not split, nor lower-cased.
+
+    Attributes
+    ----------
+    vocabulary_ : dict or None
+        Row of `vectors_`, or number of the feature, by word; None where tokens are row numbers.
+    vectors_ : ndarray of shape (n_words, n_features_out_) or None
+        The vectors, as float32 where they were given so, else as float64; None for ``"onehot"``.
+    unknown_share_ : float
+        Share of the training tokens that have no vector, between 0 and 1; 0 if there are no
+        tokens.
+    n_features_out_ : int
+        Number of features of a token vector.
+    n_features_in_ : int
+        Number of columns, where `fit` was given a sparse matrix.
+
+    Raises
+    ------
+    TypeError
+        If X holds no sets of words or ids, or tokens are of another kind than the vocabulary: ids
+        for words, or words for ids.
+    ValueError
+        If the vectors are not finite, of different lengths, or a word has two; if a document is
+        missing; if a basket has a negative or non-finite entry; or as `unknown` asks.
+
+    Warns
+    -----
+    UserWarning
+        From `fit`, if there are tokens and none of them has a vector.
+
+    See Also
+    --------
+    TokenTransformer : Any transformer, applied to the vectors.
+
+    Notes
+    -----
+    A text without known words is an empty set, and what becomes of it the next step's `empty`
+    says.
+
+    Sparse baskets, as those of CountVectorizer, are sets of columns: a stored entry (i, j, v) is
+    a token of set i with row j of the vectors and the token weight v, which counts it v times.
+    Duplicate entries are summed and zeros are no tokens. A dense array of counts would be read
+    as ids, each row a set: make it sparse first.
+
+    O(n_tokens n_features) time: a second for a million words of 50 features. Of many words make
+    a pair rather than a dict: scikit-learn writes out all of a dict, however long, before it
+    shows the first few letters of an estimator, and copies it entry by entry in ``clone``.
+
+    The output is a RaggedArray, which ``set_output`` leaves as it is.
+
+    Examples
+    --------
+    >>> from skattn import TokenEmbedder
+    >>> table = {"cat": [1.0, 0.5], "dog": [0.8, 0.6], "phone": [-0.5, 1.0]}
+    >>> embedder = TokenEmbedder(table)
+    >>> X = embedder.fit_transform(["Cat, dog, phone!", "cat zzz", ""])
+    >>> X.to_list()[1]
+    array([[1. , 0.5]])
+    >>> X.lengths
+    array([3, 1, 0])
+    >>> embedder.unknown_share_
+    0.2
+    """
+
+    def __init__(self, vectors, *, unknown="drop", tokenizer=None):
+        self.vectors = vectors
+        self.unknown = unknown
+        self.tokenizer = tokenizer
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+    def fit(self, X, y=None):
+        """Read the vectors, and take note of the share of unknown tokens.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            A list, tuple, object array, Series or frame of one column, each entry a text, or a
+            list or array of words or ids; a 2-D array of words or ids, each row a set; a sparse
+            matrix of shape (n_samples, n_words); or a RaggedArray of one feature, which holds
+            ids.
+        y : None, default=None
+            Not used.
+
+        Returns
+        -------
+        self : TokenEmbedder
+            Fitted.
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X, y=None):
+        """Read the vectors, and look up those of X.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            As in `fit`.
+        y : None, default=None
+            Not used.
+
+        Returns
+        -------
+        RaggedArray
+            As `transform` gives it.
+        """
+        return self._vectors_of(self._fit(X))
+
+    def transform(self, X):
+        """Look up the vectors of all tokens.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            As in `fit`.
+
+        Returns
+        -------
+        RaggedArray
+            One row of `n_features_out_` columns for each token, in order; with token weights
+            where X has such.
+        """
+        check_is_fitted(self)
+        sets = self._read(X, reset=False)
+        rows = self._rows(sets)
+        self._refuse_unknown(sets, rows)
+        return self._vectors_of(rows)
+
+    def unknown_share(self, X):
+        """Share of the tokens of X that have no vector.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            As in `fit`.
+
+        Returns
+        -------
+        float
+            Between 0 and 1, by weight where tokens have weights; 0 if there are no tokens.
+        """
+        check_is_fitted(self)
+        return _share_unknown(self._rows(self._read(X, reset=False)))
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of a vector's features.
+
+        Parameters
+        ----------
+        input_features : None, default=None
+            Not used.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out_,)
+            The frame's columns, or the words of ``"onehot"``, where these are strings, else
+            ``tokenembedder0``, ...
+        """
+        check_is_fitted(self)
+        names = self._names
+        if names is None or not all(isinstance(name, str) for name in names):
+            names = [f"{type(self).__name__.lower()}{j}" for j in range(self.n_features_out_)]
+        return np.array(names, dtype=object)
+
+    def _fit(self, X):
+        """Fit, and give the rows of the training tokens' vectors."""
+        if not isinstance(self.unknown, str) or self.unknown not in UNKNOWN:
+            raise ValueError(f"unknown must be one of {list(UNKNOWN)}, but is {self.unknown!r}.")
+        if self.tokenizer is not None and not callable(self.tokenizer):
+            raise TypeError(
+                "tokenizer must be a callable that splits a text into a list of words, but is "
+                f"{self.tokenizer!r}."
+            )
+        sets = self._read(X, reset=True)
+        if isinstance(self.vectors, str) and self.vectors == "onehot":
+            self.vocabulary_ = sets.distinct()
+            self.vectors_, self._names = None, list(self.vocabulary_ or []) or None
+            self.n_features_out_ = sets.n_columns or len(self.vocabulary_)
+        else:
+            self.vocabulary_, self.vectors_, self._names = _read_vectors(self.vectors)
+            self.n_features_out_ = self.vectors_.shape[1]
+        rows = self._rows(sets)
+        self._refuse_unknown(sets, rows)
+        self.unknown_share_ = _share_unknown(rows)
+        if len(sets.tokens) and self.unknown_share_ == 1:
+            warnings.warn(
+                f"None of the {len(sets.tokens)} tokens has a vector, among them "
+                f"{some(sets.tokens)}: is the vocabulary of the same spelling, capitals and kind, "
+                f"as {some(self.vocabulary_ or range(len(self.vectors_)))}?",
+                stacklevel=3,
+            )
+        return rows
+
+    def _read(self, X, *, reset):
+        """The tokens of X, the number of columns checked, or noted with `reset`."""
+        if reset and hasattr(self, "n_features_in_"):
+            del self.n_features_in_
+        if issparse(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return read_baskets(X)
+        if isinstance(X, RaggedArray):
+            return read_ragged_ids(X)
+        return read_documents(X, self.tokenizer)
+
+    def _rows(self, sets):
+        """The row of each token's vector, -1 if it has none, as sets of one feature."""
+        n_words = self.n_features_out_ if self.vectors_ is None else len(self.vectors_)
+        if sets.n_columns is not None:
+            if sets.n_columns != n_words:
+                raise ValueError(
+                    f"X has {sets.n_columns} columns, but there are {n_words} vectors: a token "
+                    "of column j has row j of the vectors, so that there must be one for each."
+                )
+            rows = sets.tokens
+        elif self.vocabulary_ is None:
+            rows = sets.row_numbers(n_words)
+        else:
+            rows = sets.look_up(self.vocabulary_)
+        return RaggedArray(rows[:, None], sets.offsets, sets.weights)
+
+    def _refuse_unknown(self, sets, rows):
+        """Raise naming the first token without a vector, where `unknown` says so."""
+        unknown = rows.values[:, 0] < 0
+        if self.unknown == "error" and unknown.any():
+            position = int(np.argmax(unknown))
+            raise ValueError(
+                f"{sets.where(position)} is {sets.tokens[position]!r}, which has no vector; "
+                f"{np.sum(unknown)} of {len(unknown)} tokens have none. Add them to vectors, or "
+                "choose unknown='drop' or unknown='zeros'."
+            )
+
+    def _vectors_of(self, rows):
+        """The token vectors (n_tokens, n_features_out_) of sets of rows."""
+        if self.unknown == "drop":
+            known = rows.values[:, 0] >= 0
+            rows = rows if known.all() else rows._keep(known)
+        row = rows.values[:, 0]
+        if self.vectors_ is None:
+            values = np.zeros((len(row), self.n_features_out_))
+            values[np.flatnonzero(row >= 0), row[row >= 0]] = 1
+        else:
+            values = self.vectors_.take(row, axis=0)  # -1 takes the last, for now
+            values[row < 0] = 0
+        return rows.with_values(values)
+
+    def _is_ragged_out(self):
+        return True
+
+
+def _share_unknown(rows):
+    """Share of the tokens, by weight, whose row is -1."""
+    weights = np.ones(rows.n_tokens) if rows.weights is None else rows.weights
+    total = weights.sum()
+    return float(weights[rows.values[:, 0] < 0].sum() / total) if total > 0 else 0.0
+
+
+# Tables of vectors
+
+
+def _read_vectors(vectors):
+    """The vocabulary (None: row numbers), the vectors and the names of their features (or None)."""
+    words = names = None
+    if isinstance(vectors, Mapping):
+        words, values = list(vectors), list(vectors.values())
+        shapes = [np.shape(vector) for vector in values]
+        for word, shape in zip(words, shapes, strict=True):
+            if len(shape) != 1 or shape != shapes[0]:
+                raise ValueError(
+                    f"The vector of {word!r} has shape {shape}, and that of {words[0]!r} has "
+                    f"{shapes[0]}, but all must be 1-D and of one length."
+                )
+    elif hasattr(vectors, "key_to_index") and hasattr(vectors, "vectors"):
+        words, values = vectors.key_to_index, vectors.vectors
+    elif isinstance(vectors, tuple) and len(vectors) == 2:
+        words, values = vectors
+    elif hasattr(vectors, "iloc") and hasattr(vectors, "columns"):  # pandas
+        words, values, names = vectors.index, vectors.to_numpy(), list(vectors.columns)
+    elif hasattr(vectors, "get_columns"):  # polars
+        words, values, names = _read_polars(vectors)
+    elif isinstance(vectors, np.ndarray):
+        values = vectors
+    else:
+        got = repr(vectors) if isinstance(vectors, str) else f"a {type(vectors).__name__}"
+        raise TypeError(
+            f"vectors is {got}, but must be a dict of words and vectors, a frame with the words "
+            "as its index, a tuple (vocabulary, array), KeyedVectors (of a gensim model its .wv), "
+            "an array of shape (n, n_features), or 'onehot'."
+        )
+    values = np.asarray(values)
+    if values.ndim != 2 or values.size == 0 or values.dtype.kind not in "fiub":
+        raise ValueError(
+            f"The array of vectors has shape {values.shape} and dtype {values.dtype}, but must be "
+            "numeric and of shape (n_words, n_features), neither 0."
+        )
+    vocabulary = None if words is None else _read_vocabulary(words, len(values))
+    return vocabulary, _as_finite(values, vocabulary), names
+
+
+def _read_vocabulary(words, n_rows):
+    """The row of each word, by word: given so, or by its place in a list."""
+    if isinstance(words, Mapping):
+        vocabulary = dict(words)
+        for word, row in vocabulary.items():
+            if not 0 <= row < n_rows:
+                raise ValueError(
+                    f"The word {word!r} has row {row} of vectors, which has {n_rows} rows."
+                )
+        return vocabulary
+    words = list(words) if listed(words) is None else listed(words)
+    if len(words) != n_rows:
+        raise ValueError(
+            f"vectors has {len(words)} words, but {n_rows} rows: give one vector per word."
+        )
+    try:
+        vocabulary = {word: row for row, word in enumerate(words)}
+    except TypeError as error:
+        raise TypeError(
+            f"A word of vectors is none ({error}). In a tuple the vocabulary comes first, then "
+            "the array."
+        ) from error
+    for row, word in enumerate(words):
+        if is_missing(word):
+            raise ValueError(
+                f"The word of row {row} of vectors is missing ({word!r}). Where pandas read it "
+                "from a file, it may be the word 'null' or 'nan': read with keep_default_na=False."
+            )
+        if vocabulary[word] != row:
+            raise ValueError(
+                f"vectors has the word {word!r} twice, in rows {row} and {vocabulary[word]}: keep "
+                "one of them."
+            )
+    return vocabulary
+
+
+def _as_finite(values, vocabulary):
+    """The vectors as a contiguous array of float32 or float64, of which all are finite."""
+    kind = np.float32 if values.dtype.char == "f" else np.float64
+    values = np.ascontiguousarray(values, dtype=kind)
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if bad.size:
+        words = [word for word, row in (vocabulary or {}).items() if row == bad[0]]
+        named = f" (the word {words[0]!r})" if words else ""
+        raise ValueError(f"Row {bad[0]}{named} of vectors contains NaN or infinity.")
+    return values
+
+
+def _read_polars(frame):
+    """Words, vectors and features' names of a polars frame with one column of words."""
+    columns = frame.get_columns()
+    words = [column for column in columns if not column.dtype.is_numeric()]
+    if len(words) != 1:
+        raise ValueError(
+            f"vectors is a frame with {len(words)} columns that hold no numbers, but must have "
+            "one, which holds the words."
+        )
+    names = [column.name for column in columns if column.dtype.is_numeric()]
+    return words[0].to_list(), frame.select(names).to_numpy(), names

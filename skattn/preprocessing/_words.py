@@ -1,0 +1,225 @@
+"""Sets of words, of ids and of a basket's items, in any container."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+import numpy as np
+
+WORD = re.compile(r"\w+")
+FEW = 5  # words that a message names
+
+
+@dataclass(frozen=True, eq=False)
+class WordSets:
+    """Tokens of all sets, and where each set begins and ends."""
+
+    tokens: list | np.ndarray  # words or ids; an array only of integers
+    offsets: np.ndarray
+    weights: np.ndarray | None = None
+    n_columns: int | None = None  # of the sparse matrix whose columns the tokens are
+
+    def where(self, position):
+        """Which token it is, for a message."""
+        i = int(np.searchsorted(self.offsets, position, side="right")) - 1
+        return f"Token {position - self.offsets[i]} of set {i}"
+
+    def row_numbers(self, n_words):
+        """Tokens that are row numbers, -1 for those out of range, (n_tokens,)."""
+        ids = self.tokens
+        if isinstance(ids, np.ndarray):
+            known = (ids >= 0) & (ids < n_words)
+            return np.where(known, ids, 0).astype(np.int64) - ~known
+        for kind in set(map(type, ids)):
+            if kind is bool or not issubclass(kind, (int, np.integer)):
+                position = next(k for k, token in enumerate(ids) if type(token) is kind)
+                raise TypeError(
+                    f"{self.where(position)} is {ids[position]!r}, but without a vocabulary "
+                    "tokens are ids: the integer numbers of the rows of vectors. To look up "
+                    "words, give vectors as a pair (vocabulary, array) or as a dict."
+                )
+        return np.array([i if 0 <= i < n_words else -1 for i in ids], dtype=np.int64)
+
+    def look_up(self, vocabulary):
+        """What the vocabulary has for each token, -1 for those it lacks, (n_tokens,)."""
+        tokens = self.tokens.tolist() if isinstance(self.tokens, np.ndarray) else self.tokens
+        try:
+            rows = np.fromiter(map(vocabulary.get, tokens, repeat(-1)), np.int64, len(tokens))
+        except TypeError as error:
+            raise TypeError(
+                f"A token of X is no word ({error}): each set must be a text, or a flat list of "
+                "words or ids."
+            ) from error
+        unknown = np.flatnonzero(rows < 0)
+        if unknown.size:
+            kinds = {isinstance(word, str) for word in vocabulary}
+            for position in unknown:
+                token = tokens[position]
+                if is_missing(token) or isinstance(token, str) not in kinds:
+                    raise TypeError(
+                        f"{self.where(position)} is {token!r}, but the vocabulary has "
+                        f"such words as {some(vocabulary)}. Where tokens are the numbers of "
+                        "rows, give vectors as the array alone."
+                    )
+        return rows
+
+    def distinct(self):
+        """A number for each token there is, in sorted order; None where they are columns."""
+        if self.n_columns is not None:
+            return None
+        if isinstance(self.tokens, np.ndarray):
+            words = np.unique(self.tokens).tolist()
+        else:
+            try:
+                words = sorted(set(self.tokens))
+            except TypeError as error:
+                raise TypeError(
+                    f"The tokens of X cannot be put in order ({error}): each set must be a text, "
+                    "or a flat list of words or ids, and all of one kind."
+                ) from error
+        if not words:
+            raise ValueError("Found no tokens; 'onehot' needs at least one, to learn which exist.")
+        return {word: j for j, word in enumerate(words)}
+
+
+def _lower_cased_words(text):
+    return WORD.findall(text.lower())
+
+
+def read_baskets(X):
+    """A sparse matrix: a stored entry is a token of its column, its value a token weight."""
+    if X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "fiub":
+        raise ValueError(
+            f"X is a sparse array of shape {X.shape} and dtype {X.dtype}, but must hold real "
+            "numbers and be of shape (n_samples, n_words), with at least one word."
+        )
+    entries = X.tocoo().astype(np.float64)
+    bad = np.flatnonzero(~(np.isfinite(entries.data) & (entries.data >= 0)))
+    if bad.size:
+        k = bad[0]
+        what = "Negative values in data passed" if entries.data[k] < 0 else "NaN or infinity in X"
+        raise ValueError(
+            f"{what}: set {entries.row[k]} has the entry {entries.data[k]} in column "
+            f"{entries.col[k]}. Entries are token weights: each must be finite, 0 or more."
+        )
+    rows = entries.tocsr()  # a copy, in which duplicates are summed
+    rows.eliminate_zeros()
+    weights = None if np.all(rows.data == 1) else rows.data
+    return WordSets(rows.indices.astype(np.int64), rows.indptr, weights, n_columns=X.shape[1])
+
+
+def read_ragged_ids(X):
+    """A RaggedArray of one feature, whose values are whole numbers."""
+    with np.errstate(invalid="ignore"):  # NaN, which is then seen to differ
+        ids = X.values.astype(np.int64)
+    if X.n_tokens and (X.n_features != 1 or np.any(ids != X.values)):
+        raise TypeError(
+            f"X is a RaggedArray of {X.n_features} features, but must have one, whose values are "
+            "ids: whole numbers. Token vectors need no TokenEmbedder."
+        )
+    X = X.with_values(ids).drop_zero_weights()
+    return WordSets(X.values.ravel(), X.offsets, X.weights)
+
+
+def read_documents(X, tokenizer):
+    """A list, array or column, each entry of which is a text or a list of tokens."""
+    tokenizer = _lower_cased_words if tokenizer is None else tokenizer
+    documents = [_tokens_of(entry, i, tokenizer) for i, entry in enumerate(_entries(X))]
+    offsets = np.zeros(len(documents) + 1, dtype=np.int64)
+    np.cumsum([len(tokens) for tokens in documents], out=offsets[1:])
+    arrays = [tokens for tokens in documents if len(tokens)]
+    if arrays and all(isinstance(tokens, np.ndarray) for tokens in arrays):
+        ids = np.concatenate(arrays)
+        if ids.dtype.kind in "iu":  # not where signed and unsigned ones became floats
+            return WordSets(ids, offsets)
+    plain = (t.tolist() if isinstance(t, np.ndarray) else t for t in documents)
+    return WordSets(list(chain.from_iterable(plain)), offsets)
+
+
+def _entries(X):
+    """The sets of a container, one by one."""
+    if isinstance(X, (list, tuple)):
+        return X
+    if isinstance(X, np.ndarray):
+        if X.ndim == 1 or (X.ndim == 2 and X.shape[1] == 1 and X.dtype.kind not in "iu"):
+            return X.ravel().tolist()
+        if X.ndim == 2 and X.dtype.kind in "iuUOT":
+            return X
+        raise TypeError(
+            f"X is an array of shape {X.shape} and dtype {X.dtype}, but tokens are words or "
+            "integer ids, each row a set. Make a matrix of counts sparse: "
+            "scipy.sparse.csr_array(X)."
+        )
+    if hasattr(X, "columns") and hasattr(X, "shape"):  # a pandas, polars or Arrow table
+        if X.shape[1] != 1:
+            raise ValueError(
+                f"X is a frame of {X.shape[1]} columns, but must have one, of texts or lists of "
+                "tokens. Pass that column, in a ColumnTransformer its name; make a table of "
+                "counts sparse: scipy.sparse.csr_array(X)."
+            )
+        X = _only_column(X)
+    entries = listed(X)
+    if entries is None:
+        raise TypeError(
+            f"X is a {type(X).__name__}, but must be a list, an array or a column of sets of "
+            "tokens, or a sparse matrix. A single text is passed as [text]."
+        )
+    return entries
+
+
+def _only_column(frame):
+    if hasattr(frame, "iloc"):  # pandas
+        return frame.iloc[:, 0]
+    return frame.to_series() if hasattr(frame, "to_series") else frame.column(0)  # polars, Arrow
+
+
+def listed(values):
+    """A Series, an index or an Arrow array as a list; None if it is no such thing."""
+    for method in ("tolist", "to_list", "to_pylist"):
+        if hasattr(values, method) and getattr(values, "ndim", 1) == 1:
+            return getattr(values, method)()
+    return None
+
+
+def is_missing(value):
+    """Whether a text or a word is None, NaN or pandas' NA."""
+    is_nan = isinstance(value, float) and value != value
+    return value is None or is_nan or type(value).__name__ == "NAType"
+
+
+def _tokens_of(entry, i, tokenizer):
+    """The tokens of a set: a list, or an array of integers."""
+    if isinstance(entry, str):
+        tokens = tokenizer(entry)
+        if isinstance(tokens, str) or not isinstance(tokens, Iterable):
+            raise TypeError(
+                f"tokenizer gave {tokens!r} for set {i}, but must give a list of words."
+            )
+        return list(tokens)
+    if isinstance(entry, (list, tuple)):
+        return entry
+    if isinstance(entry, np.ndarray) and entry.ndim:
+        if entry.ndim > 2 or (entry.ndim == 2 and entry.shape[1] != 1):
+            raise TypeError(
+                f"Set {i} has shape {entry.shape}, but a set is a flat list of words or ids."
+            )
+        masked = np.ma.isMaskedArray(entry)  # what is masked is padding
+        entry = entry.compressed() if masked else entry.ravel()
+        return entry if entry.dtype.kind in "iu" else entry.tolist()
+    tokens = listed(entry)
+    if tokens is not None:
+        return tokens
+    if is_missing(entry):
+        raise ValueError(
+            f"Set {i} is missing ({entry!r}). Give '' or [] for a set without tokens, or drop it."
+        )
+    raise TypeError(
+        f"Set {i} is {entry!r}, a {type(entry).__name__}, but must be a text, or a list or array "
+        "of words or ids."
+    )
+
+
+def some(words):
+    """The first few of them, for a message."""
+    return ", ".join(repr(word) for word, _ in zip(words, range(FEW), strict=False))
