@@ -4,7 +4,7 @@ from .attention import scaled_dot_product_attention
 from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
 from .predictors import AttentionClassifier, AttentionRegressor
-from .preprocessing import SetPooler, TokenEmbedder, TokenTransformer
+from .preprocessing import PositionalEncoder, SetPooler, TokenEmbedder, TokenTransformer
 from .ragged import RaggedArray
 from .tuning import AttentionContextualizerCV
 
@@ -14,6 +14,7 @@ __all__ = [
     "AttentionContextualizer",
     "AttentionContextualizerCV",
     "AttentionRegressor",
+    "PositionalEncoder",
     "RaggedArray",
     "SetPooler",
     "TokenEmbedder",

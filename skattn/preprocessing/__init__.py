@@ -1,11 +1,14 @@
-"""Transformers around attention: words to token vectors, tokens, plain statistics."""
+"""Transformers around attention: words to token vectors, positions, tokens, plain statistics."""
 
 from ._embedder import TokenEmbedder
 from ._pooler import STATISTICS, SetPooler
+from ._positions import ENCODINGS, PositionalEncoder
 from ._tokens import TokenTransformer
 
 __all__ = [
+    "ENCODINGS",
     "STATISTICS",
+    "PositionalEncoder",
     "SetPooler",
     "TokenEmbedder",
     "TokenTransformer",

@@ -74,6 +74,7 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
 
     See Also
     --------
+    PositionalEncoder : What lets attention see the order of words.
     TokenTransformer : Any transformer, applied to the vectors.
 
     Notes

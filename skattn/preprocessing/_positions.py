@@ -1,0 +1,299 @@
+"""Where tokens stand, written into their vectors."""
+
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._input import read_sets
+from .._output import RaggedOutputMixin
+from ..containers import is_pandas, is_table
+from ._names import of_token_features
+
+MODES = ("add", "append")
+
+
+def sinusoidal(positions, n_features, max_period):
+    """Sines and cosines of positions (n,) at falling frequencies, (n, n_features)."""
+    column = np.arange(n_features)
+    frequencies = float(max_period) ** -(2 * (column // 2) / n_features)  # 2i of each pair
+    out = positions[:, None] * frequencies
+    np.sin(out[:, 0::2], out=out[:, 0::2])
+    np.cos(out[:, 1::2], out=out[:, 1::2])
+    return out
+
+
+ENCODINGS = {"sinusoidal": sinusoidal}
+
+
+class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
+    """Sets of tokens whose vectors tell where in their set, or when, they stand.
+
+    Attention and pooling see a set, in which order counts for nothing: *dog bites man* is *man
+    bites dog*. With its position in its vector, a token can be told from the same token
+    elsewhere.
+
+    Parameters
+    ----------
+    kind : {"sinusoidal"}, default="sinusoidal"
+        Which encoding, see the notes.
+    mode : {"add", "append"}, default="add"
+        Whether the encoding is added to the token's features, or appended to them as further
+        columns. Added, as in the paper, it needs no room but mixes with the features; appended,
+        both stay apart.
+    n_features : int, default=None
+        Number of columns of an appended encoding. None gives as many as a token has features,
+        those of `position` not counted; an added encoding has no other number.
+    max_period : float, default=10000.0
+        The wavelengths rise from 2 pi to nearly ``2 pi max_period``, in units of the positions.
+        Much above the longest set, most columns are all but constant.
+    position : int or str, default=None
+        Column of the tokens that holds their positions, as a time of any real values, by its
+        number or name; a negative number counts from the end. Names there are in a frame of
+        numbers, or where each set is a frame. None counts the tokens of each set from 0, in the
+        order in which they stand.
+    drop_position : bool, default=False
+        Whether the column `position` is left out of the output. Kept, it is the same there, with
+        nothing added.
+
+    Attributes
+    ----------
+    position_ : int or None
+        Number of the column `position`.
+    n_features_out_ : int
+        Number of features of a token in the output.
+    n_features_in_ : int
+        Number of features of a token.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, where `fit` was given a frame of numbers.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter or the data is not as described; the message says what is needed.
+
+    See Also
+    --------
+    TokenEmbedder : Token vectors of words.
+    AttentionContextualizer : Its ``mask="causal"`` lets a token attend to those before it only.
+
+    Notes
+    -----
+    The sinusoidal encoding of position t in d columns is that of Vaswani et al. (2017), section
+    3.5, with their 10000 for `max_period`::
+
+        PE(t, 2i)     = sin(t / max_period^(2i / d))
+        PE(t, 2i + 1) = cos(t / max_period^(2i / d))
+
+    An odd d ends with a sine. The dot product of two encodings depends on the positions'
+    distance alone (d even), which is what attention compares tokens by.
+
+    Rows of padding, and tokens of weight 0, are no tokens and take no place. Other token weights
+    are kept; a token of weight 2 takes one place, so that it equals the token repeated where
+    `position` is a column, but not where tokens are counted.
+
+    O(n_tokens n_features) time. The output is a RaggedArray, which ``set_output`` leaves as it
+    is; of float32 for float32 tokens, else float64.
+
+    References
+    ----------
+    A. Vaswani et al., "Attention is all you need", Advances in Neural Information Processing
+    Systems 30, 2017.
+
+    Examples
+    --------
+    >>> from skattn import PositionalEncoder
+    >>> X = [[[1.0, 1.0], [1.0, 1.0]], [[5.0, 5.0]]]
+    >>> PositionalEncoder().fit_transform(X)[0].round(3)
+    array([[1.   , 2.   ],
+           [1.841, 1.54 ]])
+    >>> PositionalEncoder(mode="append").fit_transform(X)[0].round(3)
+    array([[1.   , 1.   , 0.   , 1.   ],
+           [1.   , 1.   , 0.841, 0.54 ]])
+    """
+
+    def __init__(
+        self,
+        kind="sinusoidal",
+        *,
+        mode="add",
+        n_features=None,
+        max_period=10000.0,
+        position=None,
+        drop_position=False,
+    ):
+        self.kind = kind
+        self.mode = mode
+        self.n_features = n_features
+        self.max_period = max_period
+        self.position = position
+        self.drop_position = drop_position
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def fit(self, X, y=None):
+        """Check the parameters, and take note of the tokens' features.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads, with the tokens of each set in order.
+        y : None, default=None
+            Not used.
+
+        Returns
+        -------
+        self : PositionalEncoder
+            Fitted.
+        """
+        self._check_parameters()
+        d = read_sets(self, X, reset=True).n_features
+        self.position_ = None if self.position is None else self._find_position(X, d)
+        content = d - (self.position_ is not None)
+        if self.mode == "add" and self.n_features not in (None, content):
+            raise ValueError(
+                f"n_features is {self.n_features}, but an encoding that is added has as many "
+                f"features as the tokens, {content}. Leave n_features at None, or choose "
+                "mode='append'."
+            )
+        self._n_encoded = content if self.n_features is None else self.n_features
+        if self._n_encoded == 0:
+            raise ValueError(
+                "Tokens have no features beside their position, so that there is nothing to add "
+                "an encoding to, nor a number of columns to append: choose mode='append' and give "
+                "n_features."
+            )
+        self.n_features_out_ = len(self._kept()) + (self.mode == "append") * self._n_encoded
+        return self
+
+    def transform(self, X):
+        """Write the tokens' positions into their vectors.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            Anything that :func:`skattn.as_ragged` reads, with the tokens of each set in order.
+
+        Returns
+        -------
+        RaggedArray
+            One row of `n_features_out_` columns for each token.
+        """
+        check_is_fitted(self)
+        if isinstance(self.position, str) and _column_names(X):
+            place = self._find_position(X, self.n_features_in_)
+            if place != self.position_:
+                raise ValueError(
+                    f"The position {self.position!r} is column {place} of X, but was column "
+                    f"{self.position_} in fit. Put the columns in the same order."
+                )
+        X = read_sets(self, X, reset=False).drop_zero_weights()
+        encode, kept, d = ENCODINGS[self.kind], self._kept(), self._n_encoded
+        if self.position_ is None:
+            table = encode(
+                np.arange(X.lengths.max(initial=0), dtype=np.float64), d, self.max_period
+            )
+            code = table[np.arange(X.n_tokens) - X.repeat(X.offsets[:-1])]
+        else:
+            times = X.values[:, self.position_].astype(np.float64, copy=False)
+            code = encode(times, d, self.max_period)
+        values = X.values[:, kept]
+        if self.mode == "append":
+            return X.with_values(np.hstack([values, code], dtype=X.dtype, casting="same_kind"))
+        values[:, kept != self.position_] += code.astype(X.dtype, copy=False)
+        return X.with_values(values)
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of a token's features: those that came, then those of an appended encoding.
+
+        Parameters
+        ----------
+        input_features : array-like of str of shape (n_features_in_,), default=None
+            Names of the token features: `feature_names_in_` where there are such names, which
+            these must then equal, else ``x0, x1, ...``. The one name of a column of sets is not
+            used.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out_,)
+            ``positionalencoder0``, ... for the columns of an appended encoding.
+        """
+        check_is_fitted(self)
+        names = super().get_feature_names_out(of_token_features(self, input_features))
+        prefix, appended = type(self).__name__.lower(), self.n_features_out_ - len(self._kept())
+        own = np.array([f"{prefix}{j}" for j in range(appended)], dtype=object)
+        return np.concatenate([names[self._kept()], own])
+
+    def _is_ragged_out(self):
+        return True
+
+    def _kept(self):
+        """Numbers of the columns of X that the output begins with."""
+        columns = np.arange(self.n_features_in_)
+        return columns[columns != self.position_] if self.drop_position else columns
+
+    def _check_parameters(self):
+        """Refuse parameters that mean nothing, naming each."""
+        if not isinstance(self.kind, str) or self.kind not in ENCODINGS:
+            raise ValueError(f"kind must be one of {list(ENCODINGS)}, but is {self.kind!r}.")
+        if not isinstance(self.mode, str) or self.mode not in MODES:
+            raise ValueError(f"mode must be one of {list(MODES)}, but is {self.mode!r}.")
+        if self.n_features is not None and (
+            not _is_integer(self.n_features) or self.n_features < 1
+        ):
+            raise ValueError(
+                f"n_features must be an integer of 1 or more, or None, but is {self.n_features!r}."
+            )
+        if not isinstance(self.max_period, Real) or not 0 < self.max_period < np.inf:
+            raise ValueError(
+                f"max_period must be a finite number above 0, but is {self.max_period!r}."
+            )
+        if self.position is None and self.drop_position:
+            raise ValueError("drop_position=True needs the column to drop: give position.")
+
+    def _find_position(self, X, n_features):
+        """The number of the column `position`, counted from 0."""
+        if isinstance(self.position, str):
+            names = _column_names(X)
+            if self.position not in names:
+                raise ValueError(
+                    f"position is {self.position!r}, but the tokens' columns are "
+                    f"{names or 'without names'}. Give its number, or X as frames that have it."
+                )
+            return names.index(self.position)
+        if not _is_integer(self.position):
+            raise TypeError(
+                "position must be the number or the name of a column, or None, but is "
+                f"{self.position!r}."
+            )
+        if not -n_features <= self.position < n_features:
+            raise ValueError(
+                f"position is {self.position}, but tokens have {n_features} features, numbered "
+                "from 0."
+            )
+        return int(self.position) % n_features
+
+
+def _is_integer(value):
+    return isinstance(value, Integral) and not isinstance(value, (bool, np.bool_))
+
+
+def _column_names(X):
+    """Names of the token features, which all frames of X must share; none where X has none."""
+    if is_pandas(X, "DataFrame"):
+        if is_table(X):
+            return list(X.columns)
+        X = X.iloc[:, 0]
+    frames = [(i, cell) for i, cell in enumerate(X) if is_pandas(cell, "DataFrame")]
+    names = list(frames[0][1].columns) if frames else []
+    for i, frame in frames:
+        if list(frame.columns) != names:
+            raise ValueError(
+                f"Set {i} has the columns {list(frame.columns)}, but the sets before it have "
+                f"{names}: all must have the same ones in the same order."
+            )
+    return names
