@@ -70,6 +70,7 @@ VOCABULARIES = {
     "dict of lists": {word: vector.tolist() for word, vector in TABLE.items()},
     "frame": pd.DataFrame(VECTORS, index=WORDS),
     "named frame": pd.DataFrame(VECTORS, index=pd.Index(WORDS, name="word"), columns=["a", "b"]),
+    "nullable frame": pd.DataFrame(VECTORS, index=WORDS, dtype="Float64"),
     "pair": (WORDS, VECTORS),
     "pair of arrays": (np.array(WORDS), VECTORS),
     "pair with a series": (pd.Series(WORDS, index=range(7, 11)), VECTORS),
@@ -206,6 +207,8 @@ def test_ids_are_row_numbers_of_an_array(dtype, unknown):
     embedder = TokenEmbedder(VECTORS, unknown=unknown)
     assert_same_sets(embedder.fit_transform(sets), embedded_in_a_loop(TOKENS, unknown))
     assert embedder.vocabulary_ is None
+    far = [-100] if dtype is None else np.array([-100, 100], dtype=dtype)
+    assert_array_equal(embedder.transform([far]).values, 0)  # far out of range, too
     columns = [np.array(ids, dtype=dtype or np.int64)[:, None] for ids in IDS]
     assert_same_sets(embedder.transform(columns), embedded_in_a_loop(TOKENS, unknown))
 
@@ -477,6 +480,7 @@ def test_a_missing_id_is_refused_where_codes_are_looked_up(token):
         ((["a", "b", "a"], np.eye(3)), ValueError, "the word 'a' twice, in rows 0 and 2"),
         (pd.DataFrame(np.eye(2), index=["a", "a"]), ValueError, "the word 'a' twice"),
         (pd.DataFrame(np.eye(2), index=["a", None]), ValueError, "keep_default_na=False"),
+        (pd.DataFrame({"x": [pd.NA]}, dtype="Float64"), ValueError, r"the word 0\) of vectors"),
         (({"a": 2}, np.eye(2)), ValueError, "'a' has row 2 of vectors, which has 2 rows"),
         (({"a": -1}, np.eye(2)), ValueError, "'a' has row -1 of vectors"),
         (pd.DataFrame({"w": ["a"], "x": [1.0]}), ValueError, "dtype object"),

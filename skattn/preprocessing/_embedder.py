@@ -234,7 +234,7 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
         rows = self._rows(sets)
         self._refuse_unknown(sets, rows)
         self.unknown_share_ = _share_unknown(rows)
-        if len(sets.tokens) and self.unknown_share_ == 1:
+        if self.unknown_share_ == 1:
             warnings.warn(
                 f"None of the {len(sets.tokens)} tokens has a vector, among them "
                 f"{some(sets.tokens)}: is the vocabulary of the same spelling, capitals and kind, "
@@ -326,7 +326,7 @@ def _read_vectors(vectors):
     elif isinstance(vectors, tuple) and len(vectors) == 2:
         words, values = vectors
     elif hasattr(vectors, "iloc") and hasattr(vectors, "columns"):  # pandas
-        words, values, names = vectors.index, vectors.to_numpy(), list(vectors.columns)
+        words, values, names = vectors.index, _numbers_of(vectors), list(vectors.columns)
     elif hasattr(vectors, "get_columns"):  # polars
         words, values, names = _read_polars(vectors)
     elif isinstance(vectors, np.ndarray):
@@ -393,6 +393,14 @@ def _as_finite(values, vocabulary):
         words = [word for word, row in (vocabulary or {}).items() if row == bad[0]]
         named = f" (the word {words[0]!r})" if words else ""
         raise ValueError(f"Row {bad[0]}{named} of vectors contains NaN or infinity.")
+    return values
+
+
+def _numbers_of(frame):
+    """The values of a pandas frame, also of those types that hold missing values apart."""
+    values = frame.to_numpy()
+    if values.dtype == object and all(dtype.kind in "fiub" for dtype in frame.dtypes):
+        return frame.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
 
 
