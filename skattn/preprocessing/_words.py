@@ -1,6 +1,7 @@
 """Sets of words, of ids and of a basket's items, in any container."""
 
 import re
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -215,8 +216,8 @@ def _tokens_of(entry, i, tokenizer):
             f"Set {i} is missing ({entry!r}). Give '' or [] for a set without tokens, or drop it."
         )
     raise TypeError(
-        f"Set {i} is {entry!r}, a {type(entry).__name__}, but must be a text, or a list or array "
-        "of words or ids."
+        f"Set {i} is {reprlib.repr(entry)}, of type {type(entry).__name__}, but must be a text, or "
+        "a list or array of words or ids."
     )
 
 
