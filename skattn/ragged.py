@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,11 @@ class RaggedArray:
     weights : ndarray of shape (n_tokens,), default=None
         Multiplicity of each token, finite and not negative: weight 2 counts the token twice,
         weight 0 removes it. None counts every token once.
+    index : ndarray or pandas.Index of shape (n_samples,), default=None
+        Label of each set: the keys of `from_frame`, or the index of the pandas object that was
+        read. None where the sets have no names but their positions.
+    rows : ndarray of int of shape (n_tokens,), default=None
+        Where each token stands among the rows of the frame that `from_frame` read.
 
     Attributes
     ----------
@@ -38,7 +44,8 @@ class RaggedArray:
     TypeError
         If `values` is not a 2-D numeric array.
     ValueError
-        If `offsets` do not rise from 0 to ``n_tokens``, or `weights` do not fit the tokens.
+        If `offsets` do not rise from 0 to ``n_tokens``, if `weights` or `rows` do not fit the
+        tokens, or `index` the sets.
 
     See Also
     --------
@@ -61,6 +68,8 @@ class RaggedArray:
     values: np.ndarray
     offsets: np.ndarray
     weights: np.ndarray | None = None
+    index: Any = None
+    rows: np.ndarray | None = None
 
     def __post_init__(self):
         values, offsets = np.asarray(self.values), np.asarray(self.offsets)
@@ -97,13 +106,39 @@ class RaggedArray:
                     "stands in its set."
                 )
             object.__setattr__(self, "weights", weights)
+        if self.index is not None:
+            index = self.index if hasattr(self.index, "get_indexer") else np.asarray(self.index)
+            if index.ndim != 1 or len(index) != len(offsets) - 1:
+                raise ValueError(
+                    f"index has shape {index.shape}, but there are {len(offsets) - 1} sets: give "
+                    "one label per set."
+                )
+            object.__setattr__(self, "index", index)
+        if self.rows is not None:
+            rows = np.asarray(self.rows)
+            if rows.shape != (len(values),) or rows.dtype.kind not in "iu":
+                raise ValueError(
+                    f"rows has shape {rows.shape} and dtype {rows.dtype}, but there are "
+                    f"{len(values)} tokens: give the position of each token's row."
+                )
+            object.__setattr__(self, "rows", rows)
 
     @classmethod
-    def _trusted(cls, values, offsets, weights=None):
+    def _trusted(cls, values, offsets, weights=None, index=None, rows=None):
         """Build from parts that are known to be valid, without looking at them again."""
         self = object.__new__(cls)
-        self.__dict__.update(values=values, offsets=offsets, weights=weights)
+        self.__dict__.update(
+            values=values, offsets=offsets, weights=weights, index=index, rows=rows
+        )
         return self
+
+    def _trusted_values(self, values):
+        """The same sets with other token vectors that are known to fit."""
+        return RaggedArray._trusted(values, self.offsets, self.weights, self.index, self.rows)
+
+    def _labelled(self, index):
+        """The same sets with the labels."""
+        return RaggedArray._trusted(self.values, self.offsets, self.weights, index, self.rows)
 
     @classmethod
     def from_list(cls, sets, weights=None):
@@ -142,8 +177,8 @@ class RaggedArray:
                 raise TypeError(
                     f"Set {i} has dtype {tokens.dtype}, but tokens are vectors of real numbers."
                 )
-            if tokens.ndim == 1 and tokens.size == 0:
-                continue  # [] is an empty set of whatever width the others have
+            if tokens.shape in ((0,), (0, 0)):
+                continue  # an empty set of whatever width the others have
             if tokens.ndim != 2:
                 raise ValueError(
                     f"Set {i} has shape {tokens.shape}, but a set is a 2-D array of shape "
@@ -157,7 +192,7 @@ class RaggedArray:
                     f"have {width}. All tokens must share one feature space; pad or project set "
                     f"{i} first."
                 )
-        filled = [tokens for tokens in arrays if tokens.ndim == 2]
+        filled = [tokens for tokens in arrays if tokens.shape not in ((0,), (0, 0))]
         single = bool(filled) and all(tokens.dtype.char == "f" for tokens in filled)
         values = np.concatenate(
             [np.empty((0, width or 0), np.float32), *filled],
@@ -175,6 +210,78 @@ class RaggedArray:
                 )
             weights = np.concatenate([np.empty(0), *weights])
         return cls(values, offsets, weights)
+
+    @classmethod
+    def from_frame(cls, frame, by, columns, *, order_by=None, weight=None, index=None):
+        """Group the rows of a child table by a key: one set per key, one token per row.
+
+        Parameters
+        ----------
+        frame : pandas or polars DataFrame of n_rows rows
+            The child table, as transactions are to customers.
+        by : str
+            The column that holds each row's key.
+        columns : str or list of str
+            The numeric columns that are the features of a token, in this order.
+        order_by : str or list of str, default=None
+            Columns to sort the rows of each set by, the first of them first, ties left as they
+            stand. None keeps the rows in the frame's order, which is what a causal mask and
+            positions then see.
+        weight : str, default=None
+            The column that holds token weights.
+        index : array-like of shape (n_samples,), default=None
+            All keys, as the parents' table holds them, each once. The sets are in this order,
+            and a key without rows is an empty set. None takes the keys of the frame, in the
+            order in which each first appears.
+
+        Returns
+        -------
+        RaggedArray
+            Its `index` holds the keys in the order of the sets, so that a Series of targets,
+            in any order, is ``y.loc[sets.index]``; its `rows` where each token came from.
+            O(n_rows log(n_rows)).
+
+        Raises
+        ------
+        TypeError
+            If `frame` is no pandas or polars DataFrame, or a column is not numeric.
+        ValueError
+            If a column is missing, a row has no key or a key that `index` lacks, a key stands
+            twice in `index`, or a value of `columns`, `order_by` or `weight` is missing.
+
+        See Also
+        --------
+        RaggedArray.broadcast : Each row of the frame its set's vector.
+        skattn.joining.SetJoiner : The same in a pipeline over the parents' table.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skattn import RaggedArray
+        >>> bought = pd.DataFrame({"who": ["b", "a", "b", "c"], "price": [1.0, 2.0, 3.0, 4.0]})
+        >>> sets = RaggedArray.from_frame(bought, by="who", columns=["price"])
+        >>> sets.index.tolist(), sets.lengths.tolist()
+        (['b', 'a', 'c'], [2, 1, 1])
+        >>> RaggedArray.from_frame(
+        ...     bought, by="who", columns=["price"], index=["a", "b", "c", "d"]
+        ... ).lengths.tolist()
+        [1, 2, 1, 0]
+        """
+        codes, index = _codes_of_keys(_column(frame, by), index)
+        rows = np.argsort(codes, kind="stable")
+        if order_by is not None:
+            names = [order_by] if isinstance(order_by, str) else list(order_by)
+            ranks = [_ranks(_column(frame, name)) for name in reversed(names)]
+            rows = np.lexsort((*ranks, codes))
+        names = [columns] if isinstance(columns, str) else list(columns)
+        parts = [_numbers(_column(frame, name)) for name in names]
+        single = bool(parts) and all(part.dtype.char == "f" for part in parts)
+        values = np.empty((len(rows), len(parts)), np.float32 if single else np.float64)
+        for j, part in enumerate(parts):
+            values[:, j] = part[rows]
+        weights = None if weight is None else _numbers(_column(frame, weight))[rows]
+        offsets = _offsets(np.bincount(codes, minlength=len(index)))
+        return cls(values, offsets, weights, index, rows)
 
     @classmethod
     def from_block(cls, values, weights=None):
@@ -306,8 +413,13 @@ class RaggedArray:
         rows = np.arange(offsets[-1]) + np.repeat(
             self.offsets[:-1][indices] - offsets[:-1], lengths
         )
-        weights = None if self.weights is None else self.weights[rows]
-        return RaggedArray._trusted(np.take(self.values, rows, axis=0), offsets, weights)
+        return RaggedArray._trusted(
+            np.take(self.values, rows, axis=0),
+            offsets,
+            _at(self.weights, rows),
+            _at(self.index, indices),
+            _at(self.rows, rows),
+        )
 
     def with_values(self, values):
         """The same sets with other token vectors.
@@ -320,9 +432,9 @@ class RaggedArray:
         Returns
         -------
         RaggedArray
-            Same offsets and weights.
+            Same offsets, weights, index and rows.
         """
-        return RaggedArray(values, self.offsets, self.weights)
+        return RaggedArray(values, self.offsets, self.weights, self.index, self.rows)
 
     def drop_zero_weights(self):
         """The sets without the tokens of weight 0; weights that are all 1 are dropped too.
@@ -336,15 +448,18 @@ class RaggedArray:
             return self
         keep = self.weights > 0
         ragged = self if keep.all() else self._keep(keep)
-        if np.all(ragged.weights == 1):
-            return RaggedArray._trusted(ragged.values, ragged.offsets)
-        return ragged
+        return replace(ragged, weights=None) if np.all(ragged.weights == 1) else ragged
 
     def _keep(self, keep):
         """The sets with only those tokens that the boolean (n_tokens,) keeps."""
         counts = np.concatenate([[0], np.cumsum(keep)])
-        weights = None if self.weights is None else self.weights[keep]
-        return RaggedArray._trusted(self.values[keep], counts[self.offsets], weights)
+        return RaggedArray._trusted(
+            self.values[keep],
+            counts[self.offsets],
+            _at(self.weights, keep),
+            self.index,
+            _at(self.rows, keep),
+        )
 
     # Sums and maxima over each set
 
@@ -393,6 +508,48 @@ class RaggedArray:
         """
         return np.repeat(per_set, self.lengths, axis=0)
 
+    def broadcast(self, pooled):
+        """Each set's row, once for each of its tokens, in the order of the frame's rows.
+
+        Parameters
+        ----------
+        pooled : array-like of shape (n_samples, ...)
+            One row per set, as `transform` gives.
+
+        Returns
+        -------
+        ndarray of shape (n_tokens, ...)
+            Row i belongs to row i of the frame that `from_frame` read; where only some of its
+            rows are tokens of these sets, to the i-th of those. Without such a frame, the
+            tokens are in the order of the sets.
+
+        Raises
+        ------
+        ValueError
+            If `pooled` has another number of rows than there are sets.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from skattn import RaggedArray
+        >>> bought = pd.DataFrame({"who": ["b", "a", "b"], "price": [1.0, 2.0, 3.0]})
+        >>> sets = RaggedArray.from_frame(bought, by="who", columns=["price"])
+        >>> sets.broadcast(sets.segment_sum()).ravel().tolist()
+        [4.0, 2.0, 4.0]
+        """
+        pooled = np.asarray(pooled)
+        if pooled.ndim == 0 or len(pooled) != self.n_samples:
+            raise ValueError(
+                f"pooled has shape {pooled.shape}, but there are {self.n_samples} sets: give one "
+                "row per set."
+            )
+        sets = np.repeat(np.arange(self.n_samples), self.lengths)
+        return pooled[sets[self._in_frame_order()]]
+
+    def _in_frame_order(self):
+        """Positions of the tokens (n_tokens,) in the order of the rows they came from."""
+        return slice(None) if self.rows is None else np.argsort(self.rows, kind="stable")
+
     # Other forms
 
     def to_list(self):
@@ -438,7 +595,9 @@ class RaggedArray:
         Returns
         -------
         pandas.DataFrame of shape (n_tokens, n_features)
-            Empty sets have no rows.
+            Rows in the order of `broadcast`: that of the frame, if `from_frame` made these sets,
+            whose own index is then set by ``.set_axis(frame.index)``. A set goes by its label
+            in `index`, or by its position. Empty sets have no rows.
 
         Examples
         --------
@@ -452,16 +611,21 @@ class RaggedArray:
         """
         import pandas as pd
 
-        sets = self.repeat(np.arange(self.n_samples))
-        tokens = np.arange(self.n_tokens) - self.repeat(self.offsets[:-1])
-        index = pd.MultiIndex.from_arrays([sets, tokens], names=["set", "token"])
         if columns is None:
             columns = [f"x{j}" for j in range(self.n_features)]
         if len(columns) != self.n_features:
             raise ValueError(
                 f"columns has {len(columns)} names, but tokens have {self.n_features} features."
             )
-        return pd.DataFrame(self.values, index=index, columns=list(columns))
+        order = self._in_frame_order()
+        sets = self.repeat(np.arange(self.n_samples))[order]
+        tokens = (np.arange(self.n_tokens) - self.repeat(self.offsets[:-1]))[order]
+        labels = pd.RangeIndex(self.n_samples) if self.index is None else self.index
+        labels = labels if isinstance(labels, pd.Index) else pd.Index(labels)
+        levels = [labels.get_level_values(k)[sets] for k in range(labels.nlevels)]
+        names = ["set" if name is None else name for name in labels.names]
+        index = pd.MultiIndex.from_arrays([*levels, tokens], names=[*names, "token"])
+        return pd.DataFrame(self.values[order], index=index, columns=list(columns))
 
     def astype(self, dtype):
         """The same sets with values of another type; no copy where it is the same.
@@ -474,7 +638,7 @@ class RaggedArray:
         Returns
         -------
         RaggedArray
-            Same offsets and weights.
+            Same offsets, weights, index and rows.
         """
         return replace(self, values=self.values.astype(dtype, copy=False))
 
@@ -527,3 +691,88 @@ class RaggedArray:
 def _offsets(lengths):
     """Offsets (n + 1,) of segments that have the given lengths (n,)."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _at(array, positions):
+    """The entries at the positions, or None where there is no array."""
+    return None if array is None else array[positions]
+
+
+# The columns of a child table
+
+
+def _column(frame, name):
+    """A column of a pandas or polars frame as a pandas Series, a null being pandas' own."""
+    import pandas as pd
+
+    kind = type(frame).__module__.partition(".")[0]
+    if not isinstance(frame, pd.DataFrame) and not (kind == "polars" and hasattr(frame, "schema")):
+        raise TypeError(
+            f"Got {type(frame).__name__}, but a child table is a pandas or polars DataFrame."
+        )
+    columns = list(frame.columns)
+    if columns.count(name) != 1:
+        raise ValueError(
+            f"The frame has {columns.count(name)} columns {name!r}, but needs exactly one; its "
+            f"columns are {columns}."
+        )
+    column = frame[name]
+    if isinstance(column, pd.Series):
+        return column
+    return pd.Series(column.to_numpy(), name=name)
+
+
+def _refuse_missing(column, missing, what):
+    if missing.any():
+        i = int(np.argmax(missing))
+        row = column.index[i : i + 1].tolist()[0]
+        raise ValueError(
+            f"Column {column.name!r} has no {what} in row {row!r}, and in "
+            f"{int(missing.sum()) - 1} more of {len(column)}. Drop or impute such rows."
+        )
+
+
+def _codes_of_keys(keys, index):
+    """Position of each row's set (n_rows,), and the keys in the order of the sets."""
+    import pandas as pd
+
+    _refuse_missing(keys, keys.isna().to_numpy(), "key")
+    codes, found = pd.factorize(keys)
+    if index is None:
+        return codes, pd.Index(found, name=keys.name)
+    index = pd.Index(index, name=getattr(index, "name", None) or keys.name)
+    if index.hasnans or not index.is_unique:
+        twice = index[index.isna() | index.duplicated()]
+        raise ValueError(f"index must hold each key once, but holds {twice[0]!r} twice or NaN.")
+    positions = index.get_indexer(pd.Index(found))
+    unknown = np.flatnonzero(positions < 0)
+    if len(unknown):
+        raise ValueError(
+            f"Column {keys.name!r} has {len(unknown)} keys that index lacks, as "
+            f"{found[unknown[0]]!r}. Drop these rows, or add the keys to index."
+        )
+    return positions[codes], index
+
+
+def _ranks(column):
+    """Integers (n_rows,) in the order of a column's values, equal where these are."""
+    import pandas as pd
+
+    _refuse_missing(column, column.isna().to_numpy(), "value to sort by")
+    return pd.factorize(column, sort=True)[0]
+
+
+def _numbers(column):
+    """A numeric column (n_rows,) as float32, where it is, or float64."""
+    import pandas as pd
+
+    if not (pd.api.types.is_numeric_dtype(column) and getattr(column.dtype, "kind", "f") in "fiub"):
+        raise TypeError(
+            f"Column {column.name!r} has dtype {column.dtype}, but tokens are vectors of real "
+            "numbers. Encode it first."
+        )
+    single = getattr(column.dtype, "numpy_dtype", column.dtype) == np.float32
+    kind = np.float32 if single else np.float64
+    numbers = column.to_numpy(dtype=kind, na_value=np.nan)
+    _refuse_missing(column, ~np.isfinite(numbers), "finite value")
+    return numbers
