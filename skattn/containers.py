@@ -1,5 +1,8 @@
 """Any container of sets, read into one :class:`~skattn.RaggedArray`."""
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
@@ -21,7 +24,12 @@ def as_ragged(X, *, estimator=None):
       wherever it stands;
     - a dense 2-D array or frame, or a list of equal-length 1-D rows: one token a sample;
     - a pandas Series, or a frame of one column, whose cells hold (n_i, n_features) data. A 1-D
-      cell is n tokens of one feature.
+      cell is n tokens of one feature;
+    - a column of lists, as a pandas Series of Arrow's type, a polars Series or a pyarrow array,
+      or a frame or table of one such column: lists of lists, whatever the length of each is
+      declared as;
+    - an awkward array with two ragged axes or one. One that is regular throughout is read as the
+      NumPy array it equals.
 
     Parameters
     ----------
@@ -33,16 +41,17 @@ def as_ragged(X, *, estimator=None):
     Returns
     -------
     RaggedArray
-        Token vectors as float32 or float64, with the token weights that a RaggedArray brought.
-        Nothing is copied that need not be.
+        Token vectors as float32 or float64, with the token weights that a RaggedArray brought
+        and the index of a pandas object. Nothing is copied that need not be; the values of an
+        Arrow, polars or awkward column are read where they lie.
 
     Raises
     ------
     TypeError
         If X is no container of sets: sparse, text, a scalar, ragged 1-D rows.
     ValueError
-        If tokens hold NaN or infinity, or have different numbers of features, naming the set
-        and the token.
+        If tokens hold a null, NaN or infinity, or have different numbers of features, naming the
+        set and the token; if a set is null; if a frame has other columns beside one of sets.
 
     Examples
     --------
@@ -56,8 +65,7 @@ def as_ragged(X, *, estimator=None):
         if recognises(X):
             ragged = read(X, estimator)
             if not ragged.values.flags.c_contiguous:  # the last bit may hang on the layout
-                values = np.ascontiguousarray(ragged.values)
-                return RaggedArray._trusted(values, ragged.offsets, ragged.weights)
+                return ragged._trusted_values(np.ascontiguousarray(ragged.values))
             return ragged
     raise TypeError(
         f"Got {type(X).__name__}, but X must hold sets of token vectors: a list of "
@@ -70,7 +78,7 @@ def as_ragged(X, *, estimator=None):
 
 
 def _read_ragged(X, estimator):
-    ragged = RaggedArray._trusted(_as_float(X.values), X.offsets, X.weights)
+    ragged = X._trusted_values(_as_float(X.values))
     _check_finite(ragged)
     return ragged
 
@@ -165,22 +173,18 @@ def _read_dense(X, estimator):
 
 
 def _read_series(X, estimator):
-    return _read_cells(X.to_numpy(dtype=object), estimator)
+    if _is_arrow_list(getattr(X.dtype, "pyarrow_dtype", None)):
+        return _read_arrow(X.array.__arrow_array__(), estimator)._labelled(X.index)
+    return _read_cells(X.to_numpy(dtype=object), estimator)._labelled(X.index)
 
 
 def _read_frame(X, estimator):
+    """A pandas frame: of one column of sets, or of numbers."""
     listed = _set_columns(X)
-    if not listed and X.shape[1] == 1 and any(isinstance(cell, str) for cell in X.iloc[:, 0]):
+    if listed or (X.shape[1] == 1 and any(isinstance(cell, str) for cell in X.iloc[:, 0])):
+        _refuse_more_columns(X.shape[1], listed)
         return _read_series(X.iloc[:, 0], estimator)  # which says what a cell must hold
-    if not listed:
-        return _read_dense(X, estimator)
-    if X.shape[1] > 1:
-        raise ValueError(
-            f"X is a frame of {X.shape[1]} columns, of which {listed} hold sets. Pass one such "
-            "column at a time; in a ColumnTransformer give each its own transformer, and give "
-            "the ordinary columns theirs."
-        )
-    return _read_series(X.iloc[:, 0], estimator)
+    return _read_dense(X, estimator)._labelled(X.index)
 
 
 def _read_cells(cells, estimator):
@@ -188,38 +192,100 @@ def _read_cells(cells, estimator):
     sets = []
     for i, cell in enumerate(cells):
         if not _is_cell(cell):
-            raise ValueError(
-                f"Cell {i} of the column holds {cell!r}, but each cell must hold a set of token "
-                "vectors. Use an empty list for a set without tokens."
-            )
+            raise ValueError(_NO_SET.format(i, cell))
         tokens = _numeric(cell, i)
         sets.append(tokens.reshape(-1, 1) if tokens.ndim == 1 and tokens.size else tokens)
     return _stack(sets)
 
 
+def _read_arrow(X, estimator):
+    """A pyarrow array or chunked array of lists, or any other as the NumPy array it equals."""
+    if not _is_arrow_list(X.type):
+        return _read_array(np.asarray(X), estimator)
+    return _read_nested(_ArrowColumn(getattr(X, "chunks", [X]), X.type))
+
+
+def _read_arrow_table(X, estimator):
+    """A pyarrow table or record batch: of one column of lists, or of numbers."""
+    listed = _set_columns(X)
+    if listed:
+        _refuse_more_columns(X.num_columns, listed)
+        return _read_arrow(X.column(0), estimator)
+    return _read_frame(X.to_pandas(), estimator)
+
+
+def _read_polars(X, estimator):
+    """A polars column of lists or objects, or any other as the NumPy array it equals."""
+    kind = X.dtype.base_type().__name__
+    if kind == "Object":
+        return _read_cells(X.to_list(), estimator)
+    if kind not in ("List", "Array"):
+        return _read_array(X.to_numpy(), estimator)
+    return _read_nested(_PolarsColumn(X))
+
+
+def _read_polars_frame(X, estimator):
+    """A polars frame: of one column of sets, or of numbers."""
+    listed = _set_columns(X)
+    if listed:
+        _refuse_more_columns(X.width, listed)
+        return _read_polars(X.to_series(), estimator)
+    return _read_array(X.to_numpy(), estimator)
+
+
+def _read_awkward(X, estimator):
+    """An awkward array with a ragged axis, or a regular one as the NumPy array it equals."""
+    if X.ndim > 1 and not X.fields and X.layout.purelist_isregular:
+        return _read_array(np.asarray(X), estimator)
+    return _read_nested(_AwkwardColumn(X))
+
+
 def _set_columns(frame):
-    """Names of the columns of a frame whose cells hold sets."""
-    return [
-        name
-        for name, column in frame.items()
-        if column.dtype.kind == "O" and any(map(_is_cell, column))
-    ]
+    """Names of the columns of a pandas, polars or pyarrow frame whose cells hold sets."""
+    if hasattr(frame, "iloc"):
+        return [
+            name
+            for name, column in frame.items()
+            if column.dtype.kind == "O" and any(map(_is_cell, column))
+        ]
+    if hasattr(frame, "num_columns"):
+        return [field.name for field in frame.schema if _is_arrow_list(field.type)]
+    kinds = {name: dtype.base_type().__name__ for name, dtype in frame.schema.items()}
+    return [name for name, kind in kinds.items() if kind in ("List", "Array", "Object")]
+
+
+def _refuse_more_columns(n_columns, listed):
+    if n_columns > 1:
+        raise ValueError(
+            f"X is a frame of {n_columns} columns, of which {listed} hold sets. Pass one such "
+            "column at a time; in a ColumnTransformer give each its own transformer, and give "
+            "the ordinary columns theirs."
+        )
 
 
 def is_table(X):
     """Whether X is a 2-D array or frame of numbers: one token a sample."""
+    if any(is_from(X, *frame) for frame in FRAMES):
+        return not _set_columns(X)
     if getattr(X, "ndim", 0) != 2:
         return False
-    if is_pandas(X, "DataFrame"):
-        return not _set_columns(X)
     return np.asarray(X).dtype.kind != "O" or not any(map(_is_cell, np.ravel(X)))
+
+
+def is_from(X, library, *names):
+    """Whether X is of a library's class of one of the names, without importing the library."""
+    return any(
+        kind.__name__ in names and kind.__module__.partition(".")[0] == library
+        for kind in type(X).__mro__
+    )
 
 
 def is_pandas(X, name):
     """Whether X is a pandas object of the given name, without importing pandas."""
-    kind = type(X)
-    return kind.__module__.split(".")[0] == "pandas" and kind.__name__ == name
+    return is_from(X, "pandas", name)
 
+
+FRAMES = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table", "RecordBatch"))
 
 READERS = (
     (lambda X: isinstance(X, RaggedArray), _read_ragged),
@@ -228,6 +294,11 @@ READERS = (
     (lambda X: isinstance(X, (list, tuple)), _read_sequence),
     (lambda X: is_pandas(X, "Series"), _read_series),
     (lambda X: is_pandas(X, "DataFrame"), _read_frame),
+    (lambda X: is_from(X, "polars", "Series"), _read_polars),
+    (lambda X: is_from(X, "polars", "DataFrame"), _read_polars_frame),
+    (lambda X: is_from(X, "pyarrow", "Array", "ChunkedArray"), _read_arrow),
+    (lambda X: is_from(X, "pyarrow", "Table", "RecordBatch"), _read_arrow_table),
+    (lambda X: is_from(X, "awkward", "Array"), _read_awkward),
     (
         lambda X: hasattr(X, "__array__") or hasattr(X, "__array_interface__"),
         lambda X, estimator: _read_array(np.asarray(X), estimator),
@@ -235,7 +306,215 @@ READERS = (
 )
 
 
+# Columns of lists of lists, level by level. Each has
+#   kind        what the library calls the type of the entries at this level
+#   first_null  position of the first null at this level, or None
+#   is_list     whether the entries at this level are lists
+#   size        the length that their type declares for all of them, or None
+#   lengths     of each of them
+#   inner()     the entries of all lists, one after another: a column again
+#   numbers()   the entries at this level as an array, where they are no lists
+
+
+@dataclass(frozen=True)
+class _ArrowColumn:
+    """Chunks of a pyarrow array. Nothing is copied but several chunks into one."""
+
+    chunks: list
+    kind: Any
+
+    @property
+    def first_null(self):
+        start = 0
+        for chunk in self.chunks:
+            if chunk.null_count:
+                return start + int(np.argmax(chunk.is_null().to_numpy(zero_copy_only=False)))
+            start += len(chunk)
+        return None
+
+    @property
+    def is_list(self):
+        return _is_arrow_list(self.kind)
+
+    @property
+    def size(self):
+        return getattr(self.kind, "list_size", None)
+
+    @property
+    def lengths(self):
+        if self.size is not None:
+            return np.full(sum(map(len, self.chunks)), self.size)
+        lengths = [chunk.value_lengths() for chunk in self.chunks]
+        return _joined([n.to_numpy(zero_copy_only=False) for n in lengths], np.int64)
+
+    def inner(self):
+        chunks = [chunk.flatten() for chunk in self.chunks]  # minds offsets, unlike .values
+        return _ArrowColumn(chunks, self.kind.value_type)
+
+    def numbers(self):
+        return _joined([chunk.to_numpy(zero_copy_only=False) for chunk in self.chunks], np.float64)
+
+
+@dataclass(frozen=True)
+class _PolarsColumn:
+    """A polars Series. Copied are several chunks into one, and tokens where a set is empty."""
+
+    series: Any
+
+    @property
+    def kind(self):
+        return self.series.dtype
+
+    @property
+    def first_null(self):
+        return int(self.series.is_null().arg_max()) if self.series.null_count() else None
+
+    @property
+    def is_list(self):
+        return self.kind.base_type().__name__ in ("List", "Array")
+
+    @property
+    def size(self):
+        return self.kind.shape[0] if hasattr(self.kind, "shape") else None
+
+    @property
+    def lengths(self):
+        if self.size is not None:
+            return np.full(len(self.series), self.size)
+        return self.series.list.len().to_numpy().astype(np.int64)
+
+    def inner(self):
+        series = self.series
+        if not self.lengths.all():  # explode makes a null of an empty list
+            series = series.filter(series.list.len() > 0) if self.size is None else series[:0]
+        return _PolarsColumn(series.explode())
+
+    def numbers(self):
+        return self.series.to_numpy()
+
+
+@dataclass(frozen=True)
+class _AwkwardColumn:
+    """An awkward array, read by its own functions."""
+
+    array: Any
+
+    @property
+    def kind(self):
+        return self.array.type.content
+
+    @property
+    def first_null(self):
+        import awkward as ak
+
+        if not isinstance(self.kind, ak.types.OptionType):
+            return None
+        null = ak.to_numpy(ak.is_none(self.array))
+        return int(np.argmax(null)) if null.any() else None
+
+    @property
+    def is_list(self):
+        return self.array.layout.purelist_depth > 1
+
+    @property
+    def size(self):
+        return getattr(self.kind, "size", None)
+
+    @property
+    def lengths(self):
+        import awkward as ak
+
+        return np.asarray(ak.to_numpy(ak.num(self.array, axis=1)), dtype=np.int64)
+
+    def inner(self):
+        import awkward as ak
+
+        return _AwkwardColumn(ak.flatten(self.array, axis=1))
+
+    def numbers(self):
+        import awkward as ak
+
+        return np.ma.getdata(ak.to_numpy(self.array))
+
+
+def _read_nested(column):
+    """A column of lists of lists; one of lists of numbers holds tokens of one feature."""
+    null = column.first_null
+    if null is not None:
+        raise ValueError(_NO_SET.format(null, None))
+    if not column.is_list:
+        raise TypeError(
+            f"X is a column of {column.kind}, but must hold sets of token vectors. A single set "
+            "is passed as [X]."
+        )
+    offsets = np.concatenate([[0], np.cumsum(column.lengths, dtype=np.int64)])
+    tokens = column.inner()
+    null = tokens.first_null
+    if null is not None:
+        raise ValueError(_MISSING.format(_place(null, offsets), "is null"))
+    numbers, width = tokens.inner() if tokens.is_list else tokens, 1
+    if numbers.is_list:
+        raise ValueError(
+            "X nests lists three deep or more, but each of its cells must be a list of token "
+            "vectors, (n_tokens, n_features)."
+        )
+    if tokens.is_list:
+        width = _width(tokens, offsets)
+        null = numbers.first_null
+        if null is not None:
+            place = _place(null // width, offsets)
+            raise ValueError(_MISSING.format(place, f"has null in feature {null % width}"))
+    values = numbers.numbers()
+    if values.size and (values.dtype.kind not in "fiub" or values.ndim > 1):
+        raise TypeError(
+            f"X holds values of type {numbers.kind}, but a token is a vector of real numbers. Look "
+            "up a vector for each word or id first; put the fields of a record into a list."
+        )
+    ragged = RaggedArray._trusted(_as_float(values).reshape(offsets[-1], width), offsets)
+    _check_finite(ragged)
+    return ragged
+
+
+def _width(tokens, offsets):
+    """The one length of all tokens, as declared or as found."""
+    if tokens.size is not None:
+        return tokens.size
+    widths = tokens.lengths
+    other = np.flatnonzero(widths != widths[:1])
+    if len(other):
+        raise ValueError(
+            f"The tokens have different numbers of features: {_place(other[0], offsets)} has "
+            f"{widths[other[0]]}, but {_place(0, offsets)} has {widths[0]}. All tokens must share "
+            "one feature space."
+        )
+    return int(widths[0]) if len(widths) else 0
+
+
+def _place(token, offsets):
+    """Where a token stands, in words."""
+    i = int(np.searchsorted(offsets, token, side="right")) - 1
+    return f"token {token - offsets[i]} of set {i}"
+
+
+def _is_arrow_list(kind):
+    """Whether an Arrow type is one of the kinds of list; nothing else has a `value_field`."""
+    return hasattr(kind, "value_field")
+
+
+def _joined(arrays, dtype):
+    """Arrays one after another, a single one as it is; of the dtype where there is none."""
+    if len(arrays) == 1:
+        return arrays[0]
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
+
+
 # Helpers
+
+_NO_SET = (
+    "Cell {} of the column holds {!r}, but each cell must hold a set of token vectors. Use an "
+    "empty list for a set without tokens."
+)
+_MISSING = "Input X contains a missing value: {} {}. Drop or impute such tokens."
 
 
 def _is_cell(value):
@@ -280,6 +559,8 @@ def _numeric(cell, i=None):
     where = "X" if i is None else f"Set {i}"
     if cell is None:
         raise TypeError(f"{where} is None. Use an empty list for a set without tokens.")
+    if is_from(cell, "pyarrow", "Scalar"):  # what taking from a pyarrow array one by one gives
+        return _numeric(cell.as_py(), i)
     if issparse(cell):
         raise TypeError(f"{where} is sparse; sparse sets are not supported, use .toarray().")
     if np.ma.isMaskedArray(cell):
@@ -287,8 +568,10 @@ def _numeric(cell, i=None):
     try:
         array = np.asarray(cell)
     except ValueError as error:
+        _refuse_none(cell, i)
         raise ValueError(_RAGGED_ROWS.format(where)) from error
     if array.dtype == object and array.ndim:  # an array of arrays, as Parquet gives it back
+        _refuse_none(array, i)
         rows = [_numeric(row, i) for row in array]
         if len({row.shape for row in rows}) > 1:
             raise ValueError(_RAGGED_ROWS.format(where))
@@ -301,6 +584,15 @@ def _numeric(cell, i=None):
             "a vector for each word or id first."
         )
     return array
+
+
+def _refuse_none(cell, i):
+    """Raise naming the first token of the cell that is None, or holds one."""
+    for j, token in enumerate(cell if i is not None else ()):
+        nested = isinstance(token, (list, tuple)) or getattr(token, "dtype", "") == "O"
+        if token is None or (nested and any(value is None for value in token)):
+            fault = "is None" if token is None else "has None in it"
+            raise ValueError(_MISSING.format(f"token {j} of set {i}", fault))
 
 
 def _check_finite(ragged, skip=None):

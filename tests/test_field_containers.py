@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from columns import COLUMNS
 from numpy.testing import assert_allclose, assert_array_equal
 from reference import identity
 from sklearn.base import clone
@@ -232,6 +233,7 @@ FORMS = {
     "fortran order": lambda sets: [np.asfortranarray(tokens) for tokens in sets],
     "strided": lambda sets: [np.repeat(tokens, 2, axis=0)[::2] for tokens in sets],
     "reversed": lambda sets: [tokens[::-1].copy()[::-1] for tokens in sets],
+    **COLUMNS,
 }
 
 
