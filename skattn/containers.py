@@ -1,6 +1,7 @@
 """Any container of sets, read into one :class:`~skattn.RaggedArray`."""
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -357,7 +358,7 @@ class _ArrowColumn:
 
 @dataclass(frozen=True)
 class _PolarsColumn:
-    """A polars Series. Copied are several chunks into one, and tokens where a set is empty."""
+    """A polars Series. Copied are several chunks into one; by early versions, all beside []."""
 
     series: Any
 
@@ -385,8 +386,11 @@ class _PolarsColumn:
 
     def inner(self):
         series = self.series
-        if not self.lengths.all():  # explode makes a null of an empty list
-            series = series.filter(series.list.len() > 0) if self.size is None else series[:0]
+        if self.lengths.all():
+            return _PolarsColumn(series.explode())
+        if "empty_as_null" in signature(series.explode).parameters:
+            return _PolarsColumn(series.explode(empty_as_null=False))
+        series = series.filter(series.list.len() > 0) if self.size is None else series[:0]
         return _PolarsColumn(series.explode())
 
     def numbers(self):
