@@ -18,6 +18,15 @@ def read_sets(estimator, X, *, reset):
         estimator.n_features_in_ = ragged.n_features
         if hasattr(estimator, "feature_names_in_"):
             del estimator.feature_names_in_
+        if ragged.columns is not None:
+            estimator.feature_names_in_ = ragged.columns
+    elif ragged.columns is not None:
+        named = getattr(estimator, "feature_names_in_", ragged.columns)
+        if len(named) == ragged.n_features and np.any(named != ragged.columns):
+            raise ValueError(
+                "The feature names should match those that were passed during fit: the columns of "
+                f"the tokens are {ragged.columns.tolist()}, but were {named.tolist()}."
+            )
     if reset and ragged.n_features == 0 and len(ragged):
         raise ValueError(
             f"Found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a minimum of 1 "

@@ -5,6 +5,7 @@ import functools
 from sklearn.base import TransformerMixin
 
 from .containers import is_pandas
+from .ragged import RaggedArray
 
 
 class RaggedOutputMixin(TransformerMixin):
@@ -30,8 +31,11 @@ def _unless_ragged(plain, wrapped):
         if self._is_ragged_out():
             return plain(self, X, *args, **kwargs)
         out = wrapped(self, X, *args, **kwargs)
-        if is_pandas(out, "DataFrame") and is_pandas(X, "Series"):
-            out.index = X.index  # scikit-learn before 1.7 does so for frames only
+        if is_pandas(out, "DataFrame"):
+            if is_pandas(X, "Series"):
+                out.index = X.index  # scikit-learn before 1.7 does so for frames only
+            elif isinstance(X, RaggedArray) and X.index is not None:
+                out.index = X.index
         return out
 
     return method

@@ -66,7 +66,7 @@ def as_ragged(X, *, estimator=None):
         if recognises(X):
             ragged = read(X, estimator)
             if not ragged.values.flags.c_contiguous:  # the last bit may hang on the layout
-                return ragged._trusted_values(np.ascontiguousarray(ragged.values))
+                return ragged._with(values=np.ascontiguousarray(ragged.values))
             return ragged
     raise TypeError(
         f"Got {type(X).__name__}, but X must hold sets of token vectors: a list of "
@@ -79,7 +79,7 @@ def as_ragged(X, *, estimator=None):
 
 
 def _read_ragged(X, estimator):
-    ragged = X._trusted_values(_as_float(X.values))
+    ragged = X._with(values=_as_float(X.values))
     _check_finite(ragged)
     return ragged
 
@@ -175,8 +175,8 @@ def _read_dense(X, estimator):
 
 def _read_series(X, estimator):
     if _is_arrow_list(getattr(X.dtype, "pyarrow_dtype", None)):
-        return _read_arrow(X.array.__arrow_array__(), estimator)._labelled(X.index)
-    return _read_cells(X.to_numpy(dtype=object), estimator)._labelled(X.index)
+        return _read_arrow(X.array.__arrow_array__(), estimator)._with(index=X.index)
+    return _read_cells(X.to_numpy(dtype=object), estimator)._with(index=X.index)
 
 
 def _read_frame(X, estimator):
@@ -185,7 +185,7 @@ def _read_frame(X, estimator):
     if listed or (X.shape[1] == 1 and any(isinstance(cell, str) for cell in X.iloc[:, 0])):
         _refuse_more_columns(X.shape[1], listed)
         return _read_series(X.iloc[:, 0], estimator)  # which says what a cell must hold
-    return _read_dense(X, estimator)._labelled(X.index)
+    return _read_dense(X, estimator)._with(index=X.index)
 
 
 def _read_cells(cells, estimator):

@@ -1,6 +1,6 @@
 """Sets of token vectors, each set with its own length, in one flat array."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,8 @@ class RaggedArray:
         read. None where the sets have no names but their positions.
     rows : ndarray of int of shape (n_tokens,), default=None
         Where each token stands among the rows of the frame that `from_frame` read.
+    columns : ndarray of str of shape (n_features,), default=None
+        Names of the features, which an estimator takes note of in `fit`.
 
     Attributes
     ----------
@@ -44,8 +46,8 @@ class RaggedArray:
     TypeError
         If `values` is not a 2-D numeric array.
     ValueError
-        If `offsets` do not rise from 0 to ``n_tokens``, if `weights` or `rows` do not fit the
-        tokens, or `index` the sets.
+        If `offsets` do not rise from 0 to ``n_tokens``, or if `weights`, `rows`, `index` or
+        `columns` are not one for each token, set or feature.
 
     See Also
     --------
@@ -70,6 +72,7 @@ class RaggedArray:
     weights: np.ndarray | None = None
     index: Any = None
     rows: np.ndarray | None = None
+    columns: np.ndarray | None = None
 
     def __post_init__(self):
         values, offsets = np.asarray(self.values), np.asarray(self.offsets)
@@ -122,23 +125,26 @@ class RaggedArray:
                     f"{len(values)} tokens: give the position of each token's row."
                 )
             object.__setattr__(self, "rows", rows)
+        if self.columns is not None:
+            columns = np.asarray(self.columns, dtype=object)
+            if columns.shape != values.shape[1:]:
+                raise ValueError(
+                    f"columns has {columns.size} names, but tokens have {values.shape[1]} features."
+                )
+            object.__setattr__(self, "columns", columns)
 
     @classmethod
-    def _trusted(cls, values, offsets, weights=None, index=None, rows=None):
+    def _trusted(cls, values, offsets, weights=None, **labels):
         """Build from parts that are known to be valid, without looking at them again."""
         self = object.__new__(cls)
-        self.__dict__.update(
-            values=values, offsets=offsets, weights=weights, index=index, rows=rows
-        )
+        self.__dict__.update(values=values, offsets=offsets, weights=weights, **labels)
         return self
 
-    def _trusted_values(self, values):
-        """The same sets with other token vectors that are known to fit."""
-        return RaggedArray._trusted(values, self.offsets, self.weights, self.index, self.rows)
-
-    def _labelled(self, index):
-        """The same sets with the labels."""
-        return RaggedArray._trusted(self.values, self.offsets, self.weights, index, self.rows)
+    def _with(self, **parts):
+        """The same sets with other parts that are known to be valid."""
+        other = object.__new__(RaggedArray)
+        other.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)}, **parts)
+        return other
 
     @classmethod
     def from_list(cls, sets, weights=None):
@@ -238,8 +244,8 @@ class RaggedArray:
         -------
         RaggedArray
             Its `index` holds the keys in the order of the sets, so that a Series of targets,
-            in any order, is ``y.loc[sets.index]``; its `rows` where each token came from.
-            O(n_rows log(n_rows)).
+            in any order, is ``y.loc[sets.index]``; its `rows` where each token came from; its
+            `columns` the names. O(n_rows log(n_rows)).
 
         Raises
         ------
@@ -281,7 +287,8 @@ class RaggedArray:
             values[:, j] = part[rows]
         weights = None if weight is None else _numbers(_column(frame, weight))[rows]
         offsets = _offsets(np.bincount(codes, minlength=len(index)))
-        return cls(values, offsets, weights, index, rows)
+        texts = all(isinstance(name, str) for name in names)
+        return cls(values, offsets, weights, index, rows, names if texts else None)
 
     @classmethod
     def from_block(cls, values, weights=None):
@@ -413,28 +420,30 @@ class RaggedArray:
         rows = np.arange(offsets[-1]) + np.repeat(
             self.offsets[:-1][indices] - offsets[:-1], lengths
         )
-        return RaggedArray._trusted(
-            np.take(self.values, rows, axis=0),
-            offsets,
-            _at(self.weights, rows),
-            _at(self.index, indices),
-            _at(self.rows, rows),
+        return self._with(
+            values=np.take(self.values, rows, axis=0),
+            offsets=offsets,
+            weights=_at(self.weights, rows),
+            index=_at(self.index, indices),
+            rows=_at(self.rows, rows),
         )
 
-    def with_values(self, values):
+    def with_values(self, values, columns=None):
         """The same sets with other token vectors.
 
         Parameters
         ----------
         values : ndarray of shape (n_tokens, any)
             One row per token.
+        columns : array-like of str of shape (any,), default=None
+            Names of the new features.
 
         Returns
         -------
         RaggedArray
             Same offsets, weights, index and rows.
         """
-        return RaggedArray(values, self.offsets, self.weights, self.index, self.rows)
+        return RaggedArray(values, self.offsets, self.weights, self.index, self.rows, columns)
 
     def drop_zero_weights(self):
         """The sets without the tokens of weight 0; weights that are all 1 are dropped too.
@@ -448,17 +457,16 @@ class RaggedArray:
             return self
         keep = self.weights > 0
         ragged = self if keep.all() else self._keep(keep)
-        return replace(ragged, weights=None) if np.all(ragged.weights == 1) else ragged
+        return ragged._with(weights=None) if np.all(ragged.weights == 1) else ragged
 
     def _keep(self, keep):
         """The sets with only those tokens that the boolean (n_tokens,) keeps."""
         counts = np.concatenate([[0], np.cumsum(keep)])
-        return RaggedArray._trusted(
-            self.values[keep],
-            counts[self.offsets],
-            _at(self.weights, keep),
-            self.index,
-            _at(self.rows, keep),
+        return self._with(
+            values=self.values[keep],
+            offsets=counts[self.offsets],
+            weights=_at(self.weights, keep),
+            rows=_at(self.rows, keep),
         )
 
     # Sums and maxima over each set
@@ -590,7 +598,7 @@ class RaggedArray:
         Parameters
         ----------
         columns : array-like of str of shape (n_features,), default=None
-            Column names; ``x0``, ``x1``, ... where None.
+            Column names; where None, those of the sets' `columns`, or ``x0``, ``x1``, ...
 
         Returns
         -------
@@ -611,6 +619,8 @@ class RaggedArray:
         """
         import pandas as pd
 
+        if columns is None:
+            columns = self.columns
         if columns is None:
             columns = [f"x{j}" for j in range(self.n_features)]
         if len(columns) != self.n_features:
@@ -638,7 +648,7 @@ class RaggedArray:
         Returns
         -------
         RaggedArray
-            Same offsets, weights, index and rows.
+            The same in all else.
         """
         return replace(self, values=self.values.astype(dtype, copy=False))
 

@@ -207,7 +207,7 @@ def test_to_frame_gives_the_rows_back_in_their_order(bought, order_by):
     sets = RaggedArray.from_frame(
         bought, by="customer", columns=COLUMNS, order_by=order_by, index=CUSTOMERS
     )
-    back = sets.to_frame(COLUMNS)
+    back = sets.to_frame()
     assert back.index.names == ["customer", "token"]
     assert_array_equal(back.index.get_level_values("customer"), bought["customer"])
     back = back.set_axis(bought.index)
@@ -263,10 +263,12 @@ def test_keys_and_rows_survive_pickling_and_astype(bought):
 
 
 @pytest.mark.parametrize(
-    "labels", [{"index": ["a"]}, {"index": [["a", "b"]]}, {"rows": [0]}, {"rows": [0.0, 1.0, 2.0]}]
+    "labels",
+    [{"index": ["a"]}, {"index": [["a", "b"]]}, {"rows": [0]}, {"rows": [0.0, 1.0, 2.0]}]
+    + [{"columns": ["a", "b"]}],
 )
 def test_labels_that_do_not_fit_are_refused(labels):
-    with pytest.raises(ValueError, match="index has|rows has"):
+    with pytest.raises(ValueError, match="index has|rows has|columns has"):
         RaggedArray(np.ones((3, 1)), [0, 1, 3], **labels)
 
 
@@ -275,6 +277,39 @@ def test_to_frame_names_several_levels_of_an_index():
     sets = RaggedArray(np.ones((3, 1)), [0, 1, 3], index=index)
     assert sets.to_frame().index.names == ["shop", "set", "token"]
     assert sets.to_frame().index.tolist() == [("x", 1, 0), ("y", 2, 0), ("y", 2, 1)]
+
+
+# Names of features
+
+
+def test_an_estimator_takes_note_of_the_columns(bought):
+    sets = RaggedArray.from_frame(bought, by="customer", columns=COLUMNS)
+    pooler = SetPooler(("mean", "count")).fit(sets)
+    assert pooler.feature_names_in_.tolist() == COLUMNS
+    assert pooler.get_feature_names_out().tolist() == ["mean_price", "mean_hour", "count"]
+    out = pooler.set_output(transform="pandas").transform(sets)
+    assert out.columns.tolist() == pooler.get_feature_names_out().tolist()
+    assert out.index.tolist() == sets.index.tolist()
+    assert_array_equal(pooler.transform(sets.to_list()), out)  # without names, as before
+    assert not hasattr(pooler.fit(sets.to_list()), "feature_names_in_")
+
+
+def test_columns_in_another_order_are_refused(bought):
+    sets = RaggedArray.from_frame(bought, by="customer", columns=COLUMNS)
+    swapped = RaggedArray.from_frame(bought, by="customer", columns=COLUMNS[::-1])
+    with pytest.raises(ValueError, match="feature names should match.*'hour', 'price'"):
+        SetPooler().fit(sets).transform(swapped)
+
+
+def test_columns_leave_with_the_features_that_they_name(bought):
+    sets = RaggedArray.from_frame(bought, by="customer", columns=COLUMNS)
+    assert sets[::2].columns.tolist() == COLUMNS
+    assert sets.astype(np.float32).columns.tolist() == COLUMNS
+    assert sets.with_values(sets.values).columns is None
+    assert sets.with_values(sets.values, columns=["a", "b"]).columns.tolist() == ["a", "b"]
+    assert (
+        RaggedArray.from_frame(bought.rename(columns={"price": 0}), "customer", [0]).columns is None
+    )
 
 
 # What is refused

@@ -1,0 +1,198 @@
+"""Sets from a second table: each row of the parents' table gets its rows of a child table."""
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from ._output import RaggedOutputMixin
+from .containers import FRAMES, is_from
+from .ragged import RaggedArray
+
+__all__ = ["SetJoiner"]
+
+
+class SetJoiner(RaggedOutputMixin, BaseEstimator):
+    """Join each row of a table with the set of its rows in a child table.
+
+    The parents' table has one row per sample, as customers; the child table has any number of
+    rows for each, as their transactions, with the parents' key in one of its columns. The output
+    is one set of tokens per parent, in the parents' order, ready for an estimator of sets. The
+    parents' other columns are left aside: a ColumnTransformer puts them beside the pooled sets.
+
+    Parameters
+    ----------
+    child : pandas or polars DataFrame
+        The child table. It is read, never written to; a clone shares it.
+    key : str
+        The column of the parents' table that holds their key.
+    columns : str or list of str
+        The numeric columns of `child` that are the features of a token.
+    child_key : str, default=None
+        The column of `child` that holds the parent's key; that of the name `key` where None.
+    order_by : str or list of str, default=None
+        Columns of `child` to sort each set's rows by; None keeps them in their order.
+    weight : str, default=None
+        The column of `child` that holds token weights.
+
+    Attributes
+    ----------
+    keys_ : pandas.Index of shape (n_keys,)
+        The keys that the child table has rows for, in the order in which each first appears.
+    n_features_out_ : int
+        Number of features of a token.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the child table is not as :meth:`RaggedArray.from_frame` needs it; if X has no column
+        `key`, or a row without a key; in `fit`, if the child table has no row for any row of X,
+        as where one table holds keys as text and the other as numbers.
+
+    See Also
+    --------
+    RaggedArray.from_frame : The same for a table that is at hand.
+
+    Notes
+    -----
+    A parent without rows gets an empty set, and a row of a parent that X lacks is left aside, so
+    that a training fold sees its own rows only. A key may stand several times in X.
+
+    `fit` groups the child table, O(n_rows log(n_rows)); `transform` looks the keys up and copies
+    their tokens. Nothing is learned from X or y: to let a fitted pipeline see new rows, fit this
+    step alone again, ``model[0].set_params(child=today).fit(parents)``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skattn import SetPooler
+    >>> from skattn.joining import SetJoiner
+    >>> customers = pd.DataFrame({"customer": ["a", "b", "c"], "age": [31, 47, 25]})
+    >>> bought = pd.DataFrame({"customer": ["b", "a", "b"], "price": [1.0, 2.0, 3.0]})
+    >>> joiner = SetJoiner(bought, key="customer", columns=["price"])
+    >>> joiner.fit_transform(customers).lengths.tolist()
+    [1, 2, 0]
+    >>> model = make_pipeline(joiner, SetPooler(statistics=("mean", "count")))
+    >>> model.set_output(transform="pandas").fit_transform(customers)
+       mean_price  count
+    0         2.0    1.0
+    1         2.0    2.0
+    2         0.0    0.0
+    """
+
+    def __init__(self, child, *, key, columns, child_key=None, order_by=None, weight=None):
+        self.child = child
+        self.key = key
+        self.columns = columns
+        self.child_key = child_key
+        self.order_by = order_by
+        self.weight = weight
+
+    def __sklearn_clone__(self):
+        return type(self)(**self.get_params(deep=False))  # a deep copy of the table would cost
+
+    def fit(self, X, y=None):
+        """Group the child table by its key.
+
+        Parameters
+        ----------
+        X : pandas or polars DataFrame of n_samples rows, or array-like of shape (n_samples,)
+            The parents' table, or its column of keys alone.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self : SetJoiner
+            Fitted.
+        """
+        keys = self._keys(X)
+        sets = RaggedArray.from_frame(
+            self.child,
+            by=self.key if self.child_key is None else self.child_key,
+            columns=self.columns,
+            order_by=self.order_by,
+            weight=self.weight,
+        )
+        found = sets.index.get_indexer(keys) >= 0
+        if len(keys) and not found.any():
+            raise ValueError(
+                f"The child table has no row for any of {len(keys)} keys of X: its keys are as "
+                f"{sets.index[:3].tolist()}, those of X as {keys[:3].tolist()}. Both tables must "
+                "write a key the same way."
+            )
+        self.keys_ = sets.index
+        # with an empty set at the end, which position -1 takes for a key without rows
+        offsets = np.append(sets.offsets, sets.offsets[-1])
+        self._sets = sets._with(offsets=offsets, index=None)
+        self.n_features_out_ = sets.n_features
+        return self
+
+    def transform(self, X):
+        """The set of child rows of each row of X.
+
+        Parameters
+        ----------
+        X : pandas or polars DataFrame of n_samples rows, or array-like of shape (n_samples,)
+            The parents' table, or its column of keys alone.
+
+        Returns
+        -------
+        RaggedArray
+            One set per row of X, empty where the child table has no rows for its key; with the
+            index of a pandas X. Its `rows` are positions in the child table.
+        """
+        check_is_fitted(self)
+        sets = self._sets.take(self.keys_.get_indexer(self._keys(X)))
+        labelled = is_from(X, "pandas", "DataFrame", "Series")
+        return sets._with(index=X.index) if labelled else sets
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of a token's features: the columns of the child table.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Not used.
+
+        Returns
+        -------
+        ndarray of str of shape (n_features_out_,)
+            `columns`.
+        """
+        check_is_fitted(self)
+        return np.array([self.columns] if isinstance(self.columns, str) else self.columns, object)
+
+    def _keys(self, X):
+        """The key of each row of X (n_samples,) as a pandas Index."""
+        import pandas as pd
+
+        if any(is_from(X, *frame) for frame in FRAMES[:2]):
+            columns = list(X.columns)
+            if self.key not in columns and len(columns) > 1:
+                raise ValueError(
+                    f"X has no column {self.key!r} to join by; its columns are {columns}."
+                )
+            X = X[self.key] if self.key in columns else X[columns[0]]
+        if is_from(X, "polars", "Series"):
+            X = X.to_numpy()
+        if not is_from(X, "pandas", "Series", "Index"):
+            X = np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
+            if X.ndim == 2 and X.shape[1] == 1:
+                X = X[:, 0]
+            if X.ndim != 1:
+                raise ValueError(
+                    f"X has shape {X.shape}, but must be a frame with the column {self.key!r}, or "
+                    "one column of keys."
+                )
+        keys = pd.Index(X).infer_objects()
+        if keys.hasnans:
+            i = int(np.argmax(keys.isna()))
+            raise ValueError(
+                f"Row {i} of X has no key, and {int(keys.isna().sum()) - 1} more of {len(keys)}. "
+                "Drop such rows, or give each a key of its own."
+            )
+        return keys
+
+    def _is_ragged_out(self):
+        return True
