@@ -4,11 +4,12 @@ import functools
 
 from sklearn.base import TransformerMixin
 
+from ._persistence import VersionStampMixin
 from .containers import is_pandas
 from .ragged import RaggedArray
 
 
-class RaggedOutputMixin(TransformerMixin):
+class RaggedOutputMixin(VersionStampMixin, TransformerMixin):
     """A transformer whose output is wrapped by `set_output` unless it is ragged."""
 
     def __init_subclass__(cls, **kwargs):

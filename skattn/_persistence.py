@@ -1,0 +1,44 @@
+"""A stamp of skattn's version in what is pickled, and a warning where another version reads it."""
+
+import warnings
+from importlib import import_module
+
+from sklearn.exceptions import InconsistentVersionWarning
+
+STAMP = "_skattn_version"
+
+
+class OtherVersionWarning(InconsistentVersionWarning):
+    """An estimator was saved by another version of skattn; scikit-learn's filters hold for it."""
+
+    def __str__(self):
+        return (
+            f"{self.estimator_name} was saved by skattn {self.original_sklearn_version} and is "
+            f"read by skattn {self.current_sklearn_version}: results may differ, or it may not "
+            "work at all. Fit it again, or install the version that saved it."
+        )
+
+
+class VersionStampMixin:
+    """An estimator that says by which version it was saved; stands to the left of BaseEstimator."""
+
+    def __getstate__(self):
+        return {**super().__getstate__(), STAMP: _version()}
+
+    def __setstate__(self, state):
+        state = dict(state)
+        saved_by = state.pop(STAMP, "of an unknown version")
+        if saved_by != _version():
+            warnings.warn(
+                OtherVersionWarning(
+                    estimator_name=type(self).__name__,
+                    current_sklearn_version=_version(),
+                    original_sklearn_version=saved_by,
+                ),
+                stacklevel=2,
+            )
+        super().__setstate__(state)
+
+
+def _version():
+    return import_module(__package__).__version__
