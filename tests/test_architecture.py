@@ -63,7 +63,7 @@ ONLY = {
     "preprocessing": {"ragged", "containers", "pooling", "_input", "_output"},
     "joining": {"ragged", "containers", "_output"},
     "datasets": {"ragged", "_optional", "_random"},
-    "inspection": {"ragged", "attention", "_objective", "containers", "_optional", "_runtime"},
+    "inspection": {"ragged", "attention", "pooling", "_objective", "containers", "_random"},
     "distributed": {"contextualizer", "_objective", "containers", "ragged", "_optional"},
     "display": {"inspection", "ragged", "containers", "_optional"},
 }

@@ -1,0 +1,854 @@
+"""What a fitted model of attention looks at, and what it decides by: arrays and frames.
+
+Nothing here draws, and nothing changes the model. Every function takes an attention estimator, or
+a fitted pipeline or search that holds one; an importance is in units of that estimator's own
+linear head. The formulas stand here once more, plainly and in float64, beside those of the fast
+kernels in `skattn.attention`::
+
+    S = Q K^T * scale + log w,  A = softmax(S),  Z = A V
+
+Scores are computed for a limited number of query rows at a time, so that long sets take no memory
+of size n^2. Arrays of scores have the axes (b, n_heads, r, n): set, head, query, key.
+"""
+
+import itertools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import entr, softmax, xlogy
+from scipy.stats import rankdata
+from sklearn.metrics import check_scoring
+from sklearn.utils import Bunch, check_consistent_length
+from sklearn.utils.validation import check_is_fitted
+
+from ._objective import standardise
+from ._random import generator
+from .attention import MASKS
+from .containers import as_ragged
+from .pooling import AttentionPooling, MaxPooling, MeanPooling
+from .ragged import RaggedArray
+
+__all__ = [
+    "attention_diagnostics",
+    "attention_frame",
+    "head_similarity",
+    "permutation_importance",
+    "row_entropies",
+    "token_importance",
+]
+
+BLOCK_SCORES = 2**18  # scores that are held at once
+BATCH_VALUES = 2**21  # token values of the sets without a token that are made at once
+FRAME_LIMIT = 2**30  # bytes of a frame of weights
+WORK_LIMIT = 1e12  # multiplications that leaving out every token may take
+ROW_BYTES = 6 * 8  # of a frame of weights: four positions, a weight and a score
+
+ONE_HOT = 0.95  # largest weight of a row from which on it is near one-hot
+UNIFORM = 0.99  # relative entropy of a row from which on it is near uniform
+MOST = 0.9  # share of rows from which on a head is saturated, or uniform
+ROUND_OFF = 1e-9  # of the logarithm of how many tokens there are to choose from
+METHODS = ("weights", "gradient", "leave_one_out")
+KINDS = ("features", "within_sets", "sets")
+
+
+# Finding the model, and its sets in blocks
+
+
+def attention_step(estimator, X):
+    """The fitted attention estimator in an estimator, and X as it gets to see it."""
+    if hasattr(estimator, "attention_weights"):
+        check_is_fitted(estimator)
+        return estimator, X
+    if hasattr(estimator, "best_estimator_"):
+        return attention_step(estimator.best_estimator_, X)
+    for _, step in getattr(estimator, "steps", ()):
+        if hasattr(step, "attention_weights"):
+            return attention_step(step, X)
+        if step not in (None, "passthrough"):
+            X = step.transform(X)
+    raise TypeError(
+        f"{type(estimator).__name__} is not, and does not hold as a step of its own, a fitted "
+        "estimator with attention weights, such as AttentionContextualizer or "
+        "AttentionClassifier. Pass that step itself, with X as the step sees it."
+    )
+
+
+class _Read(NamedTuple):
+    """The model; its sets without tokens of weight 0, float64; each token's place in its set.
+
+    `labels` (n_tokens,) are the tokens' labels, or None.
+    """
+
+    model: object
+    X: RaggedArray
+    position: np.ndarray
+    labels: np.ndarray | None
+
+
+def _read(estimator, X, token_labels=None):
+    """What the model reads of X, with positions and labels as they are in X."""
+    model, X = attention_step(estimator, X)
+    whole = as_ragged(X, estimator=model)
+    labels = None if token_labels is None else _flat_labels(token_labels, whole.lengths)
+    position = np.arange(whole.n_tokens) - whole.repeat(whole.offsets[:-1])
+    if whole.weights is not None:
+        kept = whole.weights > 0
+        position, labels = position[kept], None if labels is None else labels[kept]
+    return _Read(model, model._read(X, reset=False).astype(np.float64), position, labels)
+
+
+def _flat_labels(token_labels, lengths):
+    """One label per token, object array (n_tokens,), from a sequence of labels per set."""
+    given = [len(labels) for labels in token_labels]
+    if given != lengths.tolist():
+        wrong = next((i for i, (a, b) in enumerate(zip(given, lengths, strict=False)) if a != b), 0)
+        raise ValueError(
+            f"token_labels has labels for {len(given)} sets, but there are {len(lengths)}."
+            if len(given) != len(lengths)
+            else f"Set {wrong} has {lengths[wrong]} tokens, but token_labels has {given[wrong]} "
+            "labels for it: give a sequence of one label per token for each set."
+        )
+    flat = np.empty(int(lengths.sum()), dtype=object)
+    flat[:] = [label for labels in token_labels for label in labels]
+    return flat
+
+
+class _Block(NamedTuple):
+    """b sets of n tokens: their positions (b,), rows of their tokens (b n,), tokens (b, n, d).
+
+    The tokens are standardised; weights (b, n) are token weights or None.
+    """
+
+    sets: np.ndarray
+    rows: np.ndarray
+    X: np.ndarray
+    weights: np.ndarray | None
+
+
+def _blocks(model, X):
+    """The sets of X in blocks of one length each, those without tokens left out."""
+    H = model._layers[0].n_heads
+    for sets, rows, (b, n) in X.equal_length_chunks(lambda n: BLOCK_SCORES // (n * n * H or 1)):
+        if n:
+            tokens = standardise(X.values[rows], model.token_mean_, model.token_scale_)
+            weights = None if X.weights is None else X.weights[rows].reshape(b, n)
+            yield _Block(np.r_[sets], np.r_[rows], tokens.reshape(b, n, -1), weights)
+
+
+def _heads(tokens, W, n_heads):
+    """Projections of tokens (b, n, d) head by head, (b, n_heads, n, width)."""
+    b, n, _ = tokens.shape
+    return (tokens @ W).reshape(b, n, n_heads, -1).swapaxes(1, 2)
+
+
+def _scale(attention):
+    return 1 / math.sqrt(attention.d_k) if attention.scale is None else attention.scale
+
+
+def _attend(model, block):
+    """Scores and weights of a block, some query rows at a time.
+
+    Yields a slice of r query rows, their scores S (b, n_heads, r, n), -inf where masked, and
+    their weights A: rows sum to 1, or to 0 for a query that may attend to nothing.
+    """
+    attention = model._layers[0]
+    H, (b, n, _) = attention.n_heads, block.X.shape
+    Q, K = (_heads(block.X, W, H) for W in (model.W_Q_, model.W_K_))
+    step = max(1, BLOCK_SCORES // (b * n * H))
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        S = Q[:, :, rows] @ K.swapaxes(-1, -2) * _scale(attention)  # (b, H, r, n)
+        if block.weights is not None and attention.mask != "diagonal":
+            S += np.log(block.weights)[:, None, None, :]
+        if attention.mask is not None:
+            i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(n)
+            S = np.where(MASKS[attention.mask](i, j), S, -np.inf)
+        top = S.max(axis=-1, keepdims=True)
+        A = np.exp(S - np.where(np.isneginf(top), 0, top))
+        total = A.sum(axis=-1, keepdims=True)
+        A /= np.where(total == 0, 1, total)
+        yield rows, S, A
+
+
+def _copies(model, block):
+    """How many copies attention counts a token as, (b, n); each sees itself alone if diagonal."""
+    if block.weights is None or model._layers[0].mask == "diagonal":
+        return np.ones(block.X.shape[:2])
+    return block.weights
+
+
+# The weights themselves
+
+
+def attention_frame(estimator, X, *, token_labels=None, heads=None, sets=None):
+    """Attention weights and scores as a tidy frame, a row for each pair of tokens and head.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted attention estimator, or a pipeline or search that holds one.
+    X : container of n_samples sets
+        Anything that the estimator reads. A single set is ``[tokens]`` or ``X[i : i + 1]``.
+    token_labels : sequence of n_samples sequences, default=None
+        A label for each token of each set.
+    heads : array-like of int, default=None
+        Which heads; all where None.
+    sets : array-like of int, default=None
+        Positions of the sets that are wanted; all where None.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns ``set``, ``head``, ``query`` and ``key``, positions counted from 0, with
+        ``query_label`` and ``key_label`` where there are labels; ``weight``, how much the query
+        attends to the key; and ``score``, the scaled score (plus the logarithm of the key's token
+        weight) of which, over the keys of a query, `weight` is the softmax; -inf where the mask
+        forbids. Empty sets and tokens of weight 0 have no rows.
+
+    Raises
+    ------
+    ValueError
+        If the frame would take more than 1 GiB, or the labels do not fit the tokens.
+
+    Examples
+    --------
+    >>> from skattn import AttentionContextualizer
+    >>> from skattn.inspection import attention_frame
+    >>> X = [[[1, 0.5], [0.8, 0.6], [-0.5, 1]]]
+    >>> model = AttentionContextualizer(
+    ...     n_heads=1, d_k=2, init="identity", standardize=False, max_iter=0
+    ... ).fit(X)
+    >>> frame = attention_frame(model, X, token_labels=[["cat", "dog", "phone"]])
+    >>> frame.loc[frame["query"] == 0, ["key_label", "weight", "score"]].round(3)
+      key_label  weight  score
+    0       cat   0.432  0.884
+    1       dog   0.389  0.778
+    2     phone   0.179  0.000
+    """
+    import pandas as pd
+
+    model, X, position, labels = _read(estimator, X, token_labels)
+    H = model._layers[0].n_heads
+    heads = np.arange(H) if heads is None else np.atleast_1d(np.arange(H)[heads])
+    sets = np.arange(len(X)) if sets is None else np.atleast_1d(np.arange(len(X))[sets])
+    starts = X.offsets[:-1][sets]  # of the chosen sets' tokens, among those of all
+    X = X.take(sets)
+    sizes = len(heads) * X.lengths**2
+    if ROW_BYTES * sizes.sum() > FRAME_LIMIT:
+        raise ValueError(
+            f"The frame of these {len(X)} sets, the longest of {X.lengths.max()} tokens, with "
+            f"{len(heads)} heads would have {sizes.sum()} rows and take "
+            f"{ROW_BYTES * sizes.sum() / 1e9:.1f} GB, more than the {FRAME_LIMIT / 1e9:.1f} GB "
+            "that are made at once. Choose fewer sets or heads, or use attention_diagnostics, "
+            "which keeps no weights."
+        )
+    first = np.concatenate([[0], np.cumsum(sizes)])  # row of the frame at which each set begins
+    weight, score = np.empty(first[-1]), np.empty(first[-1])
+    for block in _blocks(model, X):
+        n = block.X.shape[1]
+        for rows, S, A in _attend(model, block):
+            for i, S_i, A_i in zip(block.sets, S, A, strict=True):
+                of_set, shape = slice(first[i], first[i + 1]), (len(heads), n, n)
+                weight[of_set].reshape(shape)[:, rows] = A_i[heads]
+                score[of_set].reshape(shape)[:, rows] = S_i[heads]
+    n = np.repeat(X.lengths, sizes)
+    head, pair = np.divmod(np.arange(first[-1]) - np.repeat(first[:-1], sizes), n * n)
+    query, key = np.divmod(pair, n)
+    start = np.repeat(starts, sizes)
+    columns = {"set": np.repeat(sets, sizes), "head": heads[head]}
+    for name, token in (("query", start + query), ("key", start + key)):
+        columns[name] = position[token]
+        if labels is not None:
+            columns[f"{name}_label"] = labels[token]
+    return pd.DataFrame(columns | {"weight": weight, "score": score})
+
+
+# How healthy the heads are
+
+
+def attention_diagnostics(estimator, X):
+    """How sharp each head's attention is, and whether it has saturated or gone flat.
+
+    A row is what one query attends to. Only rows with a choice count, those of queries that may
+    attend to at least two tokens; where there are none, as in sets of one token, all rows do.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted attention estimator, or a pipeline or search that holds one.
+    X : container of n_samples sets
+        Anything that the estimator reads.
+
+    Returns
+    -------
+    pandas.DataFrame of n_heads rows
+        ``n_rows`` is the number of rows with a choice. Means over rows are ``score_spread``, the
+        standard deviation of a row's scaled scores; ``entropy``, relative to that of equal
+        weights, from 0 to 1; ``effective_tokens``, the exponential of the entropy;
+        ``share_one_hot``, of rows with a weight above 0.95; ``share_uniform``, of rows of relative
+        entropy above 0.99; ``self_weight``; and ``jacobian_norm``, the Frobenius norm of
+        ``diag(p) - p p^T``, through which gradients reach the scores: at most 1/2, and 0 for a
+        one-hot row. ``verdict`` is ``"saturated"`` where nine rows in ten are near one-hot,
+        ``"uniform"`` where nine in ten are near equal weights, ``"no choice"`` where there are
+        no rows to judge by, else ``"healthy"``; ``advice`` says what to change.
+
+    Notes
+    -----
+    Token weights count a token, as query and as key, w times. O(sum n_i^2) time, and the memory
+    of one chunk of scores.
+
+    Examples
+    --------
+    >>> from skattn import AttentionContextualizer
+    >>> from skattn.datasets import make_lookup
+    >>> from skattn.inspection import attention_diagnostics
+    >>> X, y = make_lookup(300, random_state=0)
+    >>> model = AttentionContextualizer(n_heads=1, alpha=1.0, random_state=0).fit(X, y)
+    >>> attention_diagnostics(model, X)["verdict"].tolist()  # alpha is far too strong
+    ['uniform']
+    """
+    import pandas as pd
+
+    model, X, _, _ = _read(estimator, X)
+    sums, counts = 0.0, np.zeros(2)  # over all rows, and over those with a choice
+    for _, query_weights, has_choice, measures in _measured(model, X):
+        rows = np.stack([query_weights, query_weights * has_choice])  # (2, b, r)
+        sums = sums + np.einsum("mbhr,kbr->kmh", np.stack(list(measures.values())), rows)
+        counts += rows.sum(axis=(1, 2))
+    which = 1 if counts[1] > 0 else 0
+    H = model._layers[0].n_heads
+    mean = sums[which] / counts[which] if counts[which] > 0 else np.zeros((len(MEASURES), H))
+    frame = pd.DataFrame(
+        dict(zip(MEASURES, mean, strict=True)), index=pd.RangeIndex(H, name="head")
+    )
+    frame.insert(0, "n_rows", counts[1])
+    judged = [_verdict(row) for row in frame.itertuples()]
+    frame["verdict"] = [verdict for verdict, _ in judged]
+    frame["advice"] = [advice for _, advice in judged]
+    return frame
+
+
+def row_entropies(estimator, X):
+    """Entropy of what each token attends to, relative to that of equal weights, per head.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted attention estimator, or a pipeline or search that holds one.
+    X : container of n_samples sets
+        Anything that the estimator reads.
+
+    Returns
+    -------
+    RaggedArray
+        A row of n_heads numbers for each token, from 0 (one-hot) to 1 (equal weights); 0 for a
+        token that may attend to one token only. Tokens of weight 0 have no rows. O(sum n_i^2)
+        time, and the memory of one chunk of scores.
+
+    Examples
+    --------
+    >>> from skattn import AttentionContextualizer
+    >>> from skattn.inspection import row_entropies
+    >>> X = [[[1.0], [1.0]], [[2.0]]]
+    >>> model = AttentionContextualizer(n_heads=1, max_iter=0).fit(X)
+    >>> row_entropies(model, X).to_list()
+    [array([[1.],
+           [1.]]), array([[0.]])]
+    """
+    model, X, _, _ = _read(estimator, X)
+    out = np.empty((X.n_tokens, model._layers[0].n_heads))
+    for tokens, _, _, measures in _measured(model, X):
+        out[tokens] = measures["entropy"].swapaxes(1, 2)
+    return X.with_values(out)
+
+
+MEASURES = (
+    "score_spread",
+    "entropy",
+    "effective_tokens",
+    "share_one_hot",
+    "share_uniform",
+    "self_weight",
+    "jacobian_norm",
+)
+
+
+def _measured(model, X):
+    """MEASURES of the rows of attention, some rows at a time.
+
+    Yields the positions of the query tokens in X (b, r), their token weights (b, r), whether they
+    may attend to more than one token (b, r), and a dict of measures (b, n_heads, r).
+
+    Where a key stands for w copies, each has the weight p = a / w, and sums run over the copies:
+    sum p^k = sum_j a_j p_j^(k - 1).
+    """
+    for block in _blocks(model, X):
+        tokens = block.rows.reshape(block.X.shape[:2])
+        copies = _copies(model, block)
+        w = copies[:, None, None, :]
+        for rows, S, A in _attend(model, block):
+            share = np.isfinite(S) * w
+            count = share.sum(axis=-1)  # (b, H, r) how many tokens the query may attend to
+            share /= np.maximum(count, 1e-300)[..., None]
+            scores = np.where(np.isfinite(S), S - np.log(w), 0)
+            spread = scores - np.sum(share * scores, axis=-1, keepdims=True)
+            p = A / w
+            entropy = np.sum(entr(A) + xlogy(A, w), axis=-1)  # -sum a log p
+            square, cube = np.sum(A * p, axis=-1), np.sum(A * p**2, axis=-1)
+            log_count = np.log(np.maximum(count, 1))
+            relative = np.divide(
+                entropy, log_count, out=np.zeros_like(entropy), where=log_count > ROUND_OFF
+            ).clip(0, 1)
+            measures = (
+                np.sqrt(np.sum(share * spread**2, axis=-1)),
+                relative,
+                np.exp(entropy),
+                p.max(axis=-1) > ONE_HOT,
+                relative > UNIFORM,
+                np.diagonal(p[..., rows], axis1=2, axis2=3),
+                np.sqrt(np.maximum(square - 2 * cube + square**2, 0)),
+            )
+            weights = np.ones_like(copies) if block.weights is None else block.weights
+            has_choice = log_count[:, 0] > ROUND_OFF
+            named = dict(zip(MEASURES, measures, strict=True))
+            yield tokens[:, rows], weights[:, rows], has_choice, named
+
+
+def _verdict(row):
+    """A word on a head, and what to change."""
+    if not row.n_rows:
+        return "no choice", (
+            "No query may attend to more than one token, so attention passes tokens on as they are."
+        )
+    if row.share_one_hot > MOST:
+        what = "their own token" if row.self_weight > MOST else "a single token"
+        return "saturated", (
+            f"Nearly all rows attend to {what} alone, and pass hardly any gradient on to the "
+            "scores. That is right where equal tokens are told apart or counted; if the model does "
+            "badly, choose a larger alpha, a smaller scale, or init='glorot', which starts smaller."
+        )
+    if row.share_uniform > MOST:
+        return "uniform", (
+            "Nearly all rows give all tokens equal weight: scores spread by "
+            f"{row.score_spread:.2g} only, and the head takes plain means. One such head among "
+            "others does no harm; where all are so, too strong an alpha may have drawn W_Q W_K^T "
+            "to 0: choose a smaller one, as AttentionContextualizerCV does, or a larger scale."
+        )
+    return "healthy", "Nothing to change."
+
+
+def head_similarity(estimator, X):
+    """How alike the heads attend: 1 less the mean Jensen-Shannon distance between their rows.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted attention estimator, or a pipeline or search that holds one.
+    X : container of n_samples sets
+        Anything that the estimator reads.
+
+    Returns
+    -------
+    ndarray of shape (n_heads, n_heads)
+        Symmetric; 1 where two heads give every pair of tokens the same weight, 0 where no query
+        attends to one token with both. NaN where no query may attend to more than one token.
+
+    Notes
+    -----
+    The distance is the square root of the divergence to base 2, between 0 and 1; a query counts
+    by its token weight. Clark et al. compared the heads of BERT by that divergence. O(n_heads^2
+    sum n_i^2) time, and the memory of one chunk of scores.
+
+    References
+    ----------
+    .. [1] Clark et al., "What does BERT look at? An analysis of BERT's attention", 2019, section 6.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn import AttentionContextualizer
+    >>> from skattn.inspection import head_similarity
+    >>> W = np.array([[1.0, 1.0, 0.0]])  # of three heads, the last has scores of 0
+    >>> model = AttentionContextualizer(
+    ...     n_heads=3, d_k=1, d_v=1, init={"W_Q": W, "W_K": W}, max_iter=0
+    ... ).fit([[[1.0], [2.0]]])
+    >>> head_similarity(model, [[[1.0], [2.0]]]).round(2)
+    array([[1.  , 1.  , 0.64],
+           [1.  , 1.  , 0.64],
+           [0.64, 0.64, 1.  ]])
+    """
+    model, X, _, _ = _read(estimator, X)
+    H = model._layers[0].n_heads
+    distance, total = np.zeros((H, H)), 0.0
+    for block in _blocks(model, X):
+        copies = _copies(model, block)
+        weights = np.ones_like(copies) if block.weights is None else block.weights
+        for rows, S, A in _attend(model, block):
+            count = np.sum(np.isfinite(S[:, 0]) * copies[:, None], axis=-1)  # (b, r)
+            w = weights[:, rows] * (np.log(np.maximum(count, 1)) > ROUND_OFF)
+            total += w.sum()
+            entropy = entr(A).sum(axis=-1)  # (b, H, r); copies of a key make no difference
+            for g, h in itertools.combinations(range(H), 2):
+                middle = entr((A[:, g] + A[:, h]) / 2).sum(axis=-1)
+                divergence = (middle - (entropy[:, g] + entropy[:, h]) / 2) / math.log(2)
+                distance[g, h] += np.sum(w * np.sqrt(np.maximum(divergence, 0)))
+    if total == 0:
+        return np.full((H, H), np.nan)
+    return 1 - (distance + distance.T) / total
+
+
+# What the decision rests on
+
+
+def token_importance(estimator, X, *, method="weights", target=None, token_labels=None):
+    """How much each token of each set matters for the decision, by up to three methods.
+
+    The decision on a set is the raw prediction of the estimator's linear head, ``pooled @ coef_.T
+    + intercept_``, which transformers learn too: log-odds for two classes.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted attention estimator, or a pipeline or search that holds one.
+    X : container of n_samples sets
+        Anything that the estimator reads. A single set is ``[tokens]`` or ``X[i : i + 1]``.
+    method : {"weights", "gradient", "leave_one_out", "all"} or list, default="weights"
+        ``"weights"``: the attention a token receives from all tokens, each with its weight in the
+        pooling, mean over heads. It says where the model looks, not what for, and needs no head.
+        ``"gradient"``: the decision's gradient times the token, as it lies from the mean of the
+        training tokens (from 0 without `standardize`). ``"leave_one_out"``: how much the decision
+        falls when the set is read without the token, computed anew.
+    target : label or int, default=None
+        The class, one of ``classes_``, or the number of the output of a regression, whose
+        decision is explained. None is the second of two classes, of more the one that the
+        model chooses for each set, and the only output of a regression.
+    token_labels : sequence of n_samples sequences, default=None
+        A label for each token of each set.
+
+    Returns
+    -------
+    Bunch
+        ``frame`` is a pandas frame with the columns ``set``, ``token`` (its position), ``label``
+        where there are labels, and one per method; ``importances`` the same numbers as a
+        RaggedArray with a column per method, ``methods``; ``agreement`` a frame of the Spearman
+        correlations between methods within a set, mean over the sets of two tokens or more in
+        which neither is constant; ``decision`` (n_samples,) what is explained, and ``target``
+        (n_samples,) which class or output it belongs to, both None for ``"weights"`` alone.
+        Tokens of weight 0 have no rows; one of weight w stands for its w copies together.
+
+    Raises
+    ------
+    ValueError
+        If a method needs a head and the model was fitted without y; if the target is not one of
+        those there are; or if leaving out every token would take more than 1e12 multiplications.
+
+    Notes
+    -----
+    Where the pooling is no weighted mean, ``"weights"`` takes for a token's weight: with
+    ``"max"`` the share of a head's columns in which the token is largest, and with ``"stats"``
+    and poolings of your own that of the mean. ``"weights"`` and ``"gradient"`` take O(sum n_i^2)
+    time, the memory of one chunk, ``"leave_one_out"`` O(sum n_i^3).
+
+    References
+    ----------
+    .. [1] Jain and Wallace, "Attention is not explanation", 2019: attention weights and these two
+       others often disagree.
+
+    Examples
+    --------
+    >>> from skattn import AttentionClassifier
+    >>> from skattn.datasets import load_digit_bags
+    >>> from skattn.inspection import token_importance
+    >>> X, y, X_test, y_test, _, digits = load_digit_bags(
+    ...     n_train=300, return_token_labels=True, random_state=0
+    ... )
+    >>> model = AttentionClassifier(pooling="max", alpha=1e-2, tol=1e-2, random_state=0).fit(X, y)
+    >>> bag = int(model.decision_function(X_test).argmax())  # surely holds a nine
+    >>> found = token_importance(
+    ...     model, X_test[bag : bag + 1], method="leave_one_out", token_labels=digits[bag : bag + 1]
+    ... ).frame
+    >>> int(found.loc[found["leave_one_out"].idxmax(), "label"])
+    9
+    """
+    import pandas as pd
+
+    methods = _methods(method)
+    model, X, position, labels = _read(estimator, X, token_labels)
+    columns = {name: np.zeros(X.n_tokens) for name in methods}
+    coef = decision = chosen = None
+    if "leave_one_out" in methods:
+        _refuse_too_much(model, X)
+    if methods != ["weights"]:
+        coef, intercept, chosen = _decision_on(model, X, target)  # (n_samples, k), (n_samples,)
+        decision = np.einsum("ik,ik->i", model._pool(X), coef) + intercept
+    if "leave_one_out" in methods:
+        columns["leave_one_out"] = X.repeat(decision) - _left_out(model, X, coef, intercept)
+    for block in _blocks(model, X) if {"weights", "gradient"} & set(methods) else ():
+        tokens, pooling = _token_outputs(model, block), model._layers[1] or MeanPooling()
+        if "weights" in methods:
+            columns["weights"][block.rows] = _received(model, block, pooling, tokens).ravel()
+        if "gradient" in methods:
+            _, cache = pooling.forward(model.pooling_params_, tokens)
+            d_tokens, _ = pooling.backward(model.pooling_params_, cache, coef[block.sets])
+            d_X = _token_gradient(model, block, d_tokens.reshape(*block.X.shape[:2], -1))
+            columns["gradient"][block.rows] = np.sum(d_X * block.X, axis=-1).ravel()
+    frame = {"set": X.repeat(np.arange(len(X))), "token": position}
+    if labels is not None:
+        frame["label"] = labels
+    importances = X.with_values(np.column_stack(list(columns.values())))
+    return Bunch(
+        frame=pd.DataFrame(frame | columns),
+        importances=importances,
+        methods=methods,
+        agreement=pd.DataFrame(_agreement(importances), index=methods, columns=methods),
+        decision=decision,
+        target=chosen,
+    )
+
+
+def _methods(method):
+    """Names of the methods of importance that are asked for."""
+    asked = list(METHODS) if method == "all" else [method] if isinstance(method, str) else method
+    if not asked or not set(asked) <= set(METHODS):
+        raise ValueError(f"method must be among {[*METHODS, 'all']}, but is {method!r}.")
+    return [name for name in METHODS if name in asked]
+
+
+def _decision_on(model, X, target):
+    """Weights (n_samples, k) and bias (n_samples,) of the decision on each set, and its target."""
+    if not hasattr(model, "coef_"):
+        raise ValueError(
+            f"This {type(model).__name__} was fitted without y and has no linear head to decide "
+            "with: fit it with targets, or ask for method='weights'."
+        )
+    coef, intercept = model.coef_, model.intercept_
+    names = getattr(model, "classes_", np.arange(len(coef)))
+    if len(names) == 2 and len(coef) == 1:  # log-odds of the second class
+        coef, intercept = np.vstack([-coef, coef]), np.hstack([-intercept, intercept])
+    if target is not None:
+        matches = [k for k, name in enumerate(names.tolist()) if name == target]
+        if len(matches) != 1:
+            raise ValueError(f"target must be None or one of {names.tolist()}, but is {target!r}.")
+        which = np.full(len(X), matches[0])
+    elif hasattr(model, "classes_") and len(names) > 2:
+        which = np.argmax(model._pool(X) @ coef.T + intercept, axis=1)
+    elif hasattr(model, "classes_") or len(names) == 1:
+        which = np.full(len(X), len(names) - 1)
+    else:
+        raise ValueError(
+            f"The model has {len(names)} outputs: say which by target, 0 to {len(names) - 1}."
+        )
+    return coef[which], intercept[which], names[which]
+
+
+def _refuse_too_much(model, X):
+    """Raise if leaving out every token of these sets would take too long."""
+    attention = model._layers[0]
+    lengths = X.lengths.astype(np.float64)
+    work = np.sum(lengths**3) * attention.n_heads * (attention.d_k + attention.d_v)
+    if work > WORK_LIMIT:
+        raise ValueError(
+            f"Leaving out every token of these {len(X)} sets, the longest of {X.lengths.max()} "
+            f"tokens, takes {work:.1e} multiplications, more than {WORK_LIMIT:.0e}. Ask for fewer "
+            "or shorter sets, or for method='gradient'."
+        )
+
+
+def _left_out(model, X, coef, intercept):
+    """Decision on each token's set without that token, (n_tokens,), computed anew."""
+    sets = X.repeat(np.arange(len(X)))  # of each token
+    position = np.arange(X.n_tokens) - X.offsets[sets]
+    size = np.cumsum(X.lengths[sets] * X.n_features) // BATCH_VALUES
+    cuts = [0, *(np.flatnonzero(np.diff(size)) + 1), X.n_tokens]
+    out = np.empty(X.n_tokens)
+    for a, b in itertools.pairwise(cuts):
+        copies = X.take(sets[a:b])
+        keep = np.ones(copies.n_tokens, dtype=bool)
+        keep[copies.offsets[:-1] + position[a:b]] = False
+        pooled = model._pool(copies._keep(keep))
+        out[a:b] = np.einsum("ik,ik->i", pooled, coef[sets[a:b]]) + intercept[sets[a:b]]
+    return out
+
+
+def _token_outputs(model, block):
+    """What pooling is given of a block: token outputs, b sets of n tokens, with their weights."""
+    attention = model._layers[0]
+    H, d_v, (b, n, _) = attention.n_heads, attention.d_v, block.X.shape
+    V = _heads(block.X, model.W_V_, H) + model.b_V_.reshape(H, 1, d_v)
+    out = np.empty((b, n, attention.n_features_out))
+    for rows, S, A in _attend(model, block):
+        out[:, rows, : H * d_v] = (A @ V).swapaxes(1, 2).reshape(b, -1, H * d_v)
+        if attention.score_statistics:
+            top, largest = S.max(axis=-1), A.max(axis=-1)
+            seen = largest > 0  # 0 where a token may attend to nothing
+            log_sum_exp = np.where(seen, top, 0) - np.log(np.where(seen, largest, 1))
+            own = np.diagonal(A[..., rows], axis1=2, axis2=3)
+            own = own / _copies(model, block)[:, None, rows]
+            out[:, rows, H * d_v : H * d_v + H] = log_sum_exp.swapaxes(1, 2)
+            out[:, rows, H * d_v + H :] = own.swapaxes(1, 2)
+    return RaggedArray.from_block(out, block.weights)
+
+
+def _token_gradient(model, block, d_out):
+    """Gradient of standardised tokens (b, n, d) given that of their outputs (b, n, k)."""
+    attention = model._layers[0]
+    H, d_v, (b, n, _) = attention.n_heads, attention.d_v, block.X.shape
+    Q, K, V = (_heads(block.X, W, H) for W in (model.W_Q_, model.W_K_, model.W_V_))
+    dZ_all = d_out[..., : H * d_v].reshape(b, n, H, d_v).swapaxes(1, 2)
+    dQ, dK, dV = np.zeros_like(Q), np.zeros_like(K), np.zeros_like(V)
+    for rows, _, A in _attend(model, block):
+        dZ = dZ_all[:, :, rows]
+        dV += A.swapaxes(-1, -2) @ dZ  # Z = A V
+        dA = dZ @ V.swapaxes(-1, -2)  # b_V is left out: a constant of a row of dA
+        d_lse = 0.0
+        if attention.score_statistics:
+            d_lse = d_out[:, rows, H * d_v : H * d_v + H].swapaxes(1, 2)[..., None]
+            d_self = d_out[:, rows, H * d_v + H :].swapaxes(1, 2)
+            d_self = d_self / _copies(model, block)[:, None, rows]
+            np.einsum("bhii->bhi", dA[..., rows])[...] += d_self
+        dS = A * (dA - np.sum(A * dA, axis=-1, keepdims=True) + d_lse)
+        dS *= _scale(attention)  # S = Q K^T scale + log w
+        dQ[:, :, rows] = dS @ K
+        dK += dS.swapaxes(-1, -2) @ Q[:, :, rows]
+    return sum(
+        d.swapaxes(1, 2).reshape(b, n, -1) @ W.T
+        for d, W in ((dQ, model.W_Q_), (dK, model.W_K_), (dV, model.W_V_))
+    )
+
+
+def _received(model, block, pooling, tokens):
+    """Attention that each token receives in the pooled output, (b, n), mean over heads."""
+    attention = model._layers[0]
+    H, (b, n, _) = attention.n_heads, block.X.shape
+    if isinstance(pooling, MaxPooling):
+        pooled, cache = pooling.forward({}, tokens)
+        share, _ = pooling.backward({}, cache, np.ones_like(pooled))  # (b n, k)
+        share = share[:, : H * attention.d_v].reshape(b, n, H, attention.d_v).mean(axis=-1)
+    elif isinstance(pooling, AttentionPooling):
+        scores = (tokens.values @ model.pooling_params_["q"]).reshape(b, n)
+        if block.weights is not None:
+            scores += np.log(block.weights)
+        share = softmax(scores, axis=1)[..., None]
+    else:
+        linear = pooling if hasattr(pooling, "token_weights") else MeanPooling()
+        share = linear.token_weights(tokens).reshape(b, n, 1)
+    share = np.broadcast_to(share, (b, n, H))
+    received = np.zeros((b, n))
+    for rows, _, A in _attend(model, block):
+        received += np.einsum("brh,bhrn->bn", share[:, rows], A, optimize=True)
+    return received / H
+
+
+def _agreement(importances):
+    """Mean over sets of the Spearman correlation between columns, (n_methods, n_methods)."""
+    k = importances.n_features
+    sums, counts = np.zeros((k, k)), np.zeros((k, k))
+    for values in importances:
+        if len(values) < 2:
+            continue
+        ranks = rankdata(values, axis=0)
+        ranks -= ranks.mean(axis=0)
+        norm = np.linalg.norm(ranks, axis=0)
+        varies = np.outer(norm > 0, norm > 0)
+        sums += np.divide(ranks.T @ ranks, np.outer(norm, norm), out=np.zeros((k, k)), where=varies)
+        counts += varies
+    return np.divide(sums, counts, out=np.full((k, k), np.nan), where=counts > 0)
+
+
+def permutation_importance(
+    estimator,
+    X,
+    y,
+    *,
+    scoring=None,
+    n_repeats=5,
+    random_state=None,
+    kind="features",
+    sample_weight=None,
+):
+    """How much the score falls when a token feature is shuffled: scikit-learn's, for sets.
+
+    ``sklearn.inspection.permutation_importance`` turns X into a table and refuses ragged sets.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any fitted estimator that predicts from sets, a pipeline too.
+    X : container of n_samples sets
+        Anything that :func:`skattn.as_ragged` reads; the estimator is given a RaggedArray.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        The targets.
+    scoring : str or callable, default=None
+        What to score by; the estimator's own `score` where None.
+    n_repeats : int, default=5
+        How often each feature is shuffled.
+    random_state : int, RandomState, Generator or None, default=None
+        Seed of the shuffles.
+    kind : {"features", "within_sets", "sets"}, default="features"
+        ``"features"`` shuffles one feature over all tokens of all sets, so that it says nothing
+        any more. ``"within_sets"`` shuffles it among the tokens of each set: what the set holds
+        stays, which token holds what is lost, so it measures how the feature interacts with
+        others. ``"sets"`` shuffles whole sets, against y: all that the model knows, as one row.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of the sets in the score.
+
+    Returns
+    -------
+    Bunch
+        ``importances`` (n_features, n_repeats), ``importances_mean`` and ``importances_std``
+        (n_features,), as scikit-learn's, with one row for ``"sets"``; and ``baseline_score``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the estimator does not predict and `scoring` is None, or `kind` is not one of these.
+
+    References
+    ----------
+    .. [1] Breiman, "Random forests", 2001.
+
+    Examples
+    --------
+    >>> from skattn import AttentionClassifier
+    >>> from skattn.datasets import make_lookup
+    >>> from skattn.inspection import permutation_importance
+    >>> X, y = make_lookup(500, random_state=0)
+    >>> model = AttentionClassifier(n_heads=1, tol=1e-3, random_state=0).fit(X, y)
+    >>> result = permutation_importance(model, X, y, kind="within_sets", random_state=0)
+    >>> int(result.importances_mean.argmax())  # which item holds which value
+    6
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {list(KINDS)}, but is {kind!r}.")
+    if not isinstance(n_repeats, (int, np.integer)) or n_repeats < 1:
+        raise ValueError(f"n_repeats must be an integer of 1 or more, but is {n_repeats!r}.")
+    X = as_ragged(X, estimator=estimator)
+    check_consistent_length(X, y, sample_weight)
+    scorer = check_scoring(estimator, scoring=scoring)
+    weighted = {} if sample_weight is None else {"sample_weight": sample_weight}
+    rng = generator(random_state)
+
+    def score(shuffled):
+        return scorer(estimator, shuffled, y, **weighted)
+
+    baseline = score(X)
+    importances = np.empty((1 if kind == "sets" else X.n_features, n_repeats))
+    values = X.values.copy()
+    of_token = X.repeat(np.arange(len(X)))
+    for j, repeat in np.ndindex(importances.shape):
+        if kind == "sets":
+            importances[j, repeat] = baseline - score(X.take(rng.permutation(len(X))))
+            continue
+        order = rng.permutation(X.n_tokens)
+        if kind == "within_sets":
+            order = order[np.argsort(of_token[order], kind="stable")]
+        values[:, j] = X.values[order, j]
+        importances[j, repeat] = baseline - score(X.with_values(values))
+        values[:, j] = X.values[:, j]
+    return Bunch(
+        importances=importances,
+        importances_mean=importances.mean(axis=1),
+        importances_std=importances.std(axis=1),
+        baseline_score=baseline,
+    )
