@@ -62,15 +62,25 @@ def attention_step(estimator, X):
         return estimator, X
     if hasattr(estimator, "best_estimator_"):
         return attention_step(estimator.best_estimator_, X)
-    for _, step in getattr(estimator, "steps", ()):
-        if hasattr(step, "attention_weights"):
+    steps = [step for _, step in getattr(estimator, "steps", ())]
+    for k, step in enumerate(steps):
+        if _holds_attention(step):
+            for before in steps[:k]:
+                X = X if before in (None, "passthrough") else before.transform(X)
             return attention_step(step, X)
-        if step not in (None, "passthrough"):
-            X = step.transform(X)
     raise TypeError(
-        f"{type(estimator).__name__} is not, and does not hold as a step of its own, a fitted "
+        f"{type(estimator).__name__} is not, and does not hold as a step, a fitted "
         "estimator with attention weights, such as AttentionContextualizer or "
         "AttentionClassifier. Pass that step itself, with X as the step sees it."
+    )
+
+
+def _holds_attention(estimator):
+    """Whether an estimator is one with attention weights, or a pipeline or search of such."""
+    if hasattr(estimator, "best_estimator_"):
+        return _holds_attention(estimator.best_estimator_)
+    return hasattr(estimator, "attention_weights") or any(
+        _holds_attention(step) for _, step in getattr(estimator, "steps", ())
     )
 
 
@@ -329,7 +339,7 @@ def attention_diagnostics(estimator, X):
     return frame
 
 
-def row_entropies(estimator, X):
+def row_entropies(estimator, X, *, no_choice=0.0):
     """Entropy of what each token attends to, relative to that of equal weights, per head.
 
     Parameters
@@ -338,13 +348,14 @@ def row_entropies(estimator, X):
         A fitted attention estimator, or a pipeline or search that holds one.
     X : container of n_samples sets
         Anything that the estimator reads.
+    no_choice : float, default=0.0
+        What stands for a token that may attend to one token only, or to none.
 
     Returns
     -------
     RaggedArray
-        A row of n_heads numbers for each token, from 0 (one-hot) to 1 (equal weights); 0 for a
-        token that may attend to one token only. Tokens of weight 0 have no rows. O(sum n_i^2)
-        time, and the memory of one chunk of scores.
+        A row of n_heads numbers for each token, from 0 (one-hot) to 1 (equal weights). Tokens of
+        weight 0 have no rows. O(sum n_i^2) time, and the memory of one chunk of scores.
 
     Examples
     --------
@@ -358,8 +369,9 @@ def row_entropies(estimator, X):
     """
     model, X, _, _ = _read(estimator, X)
     out = np.empty((X.n_tokens, model._layers[0].n_heads))
-    for tokens, _, _, measures in _measured(model, X):
-        out[tokens] = measures["entropy"].swapaxes(1, 2)
+    for tokens, _, has_choice, measures in _measured(model, X):
+        entropy = measures["entropy"].swapaxes(1, 2)  # (b, r, H)
+        out[tokens] = np.where(has_choice[..., None], entropy, no_choice)
     return X.with_values(out)
 
 

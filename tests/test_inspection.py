@@ -172,6 +172,10 @@ def test_a_pipeline_and_a_search_are_looked_into(awkward_sets):
     assert_allclose(
         token_importance(model, X, method="gradient").decision, model.decision_function(X)
     )
+    nested = make_pipeline(TokenTransformer(StandardScaler()), make_pipeline(model[-1])).fit(
+        X, LABELS
+    )
+    pd.testing.assert_frame_equal(attention_frame(nested, X), expected)
     search = GridSearchCV(
         make_pipeline(AttentionContextualizer(**SMALL), LogisticRegression()),
         {"attentioncontextualizer__alpha": [0.1]},
@@ -184,6 +188,9 @@ def test_a_pipeline_and_a_search_are_looked_into(awkward_sets):
 def test_other_estimators_are_refused(awkward_sets):
     with pytest.raises(TypeError, match="LogisticRegression is not.*AttentionContextualizer"):
         attention_frame(LogisticRegression(), awkward_sets)
+    without = make_pipeline(TokenTransformer(StandardScaler()), LogisticRegression())
+    with pytest.raises(TypeError, match="Pipeline is not.*as a step"):
+        attention_frame(without, awkward_sets)
     with pytest.raises(NotFittedError):
         attention_frame(AttentionContextualizer(), awkward_sets)
 

@@ -1,0 +1,900 @@
+"""Pictures of what a model looks at, in scikit-learn's Display convention.
+
+Every display is made by a class method from an estimator or from plain arrays, draws itself once,
+and keeps what it drew: ``plot`` draws it again. Matplotlib is imported when something is drawn.
+Colours read without telling red from green, and text takes the style's own colours.
+"""
+
+import math
+
+import numpy as np
+
+from ._optional import import_optional
+from .containers import as_ragged
+from .inspection import (
+    attention_diagnostics,
+    attention_step,
+    row_entropies,
+    token_importance,
+)
+
+__all__ = [
+    "AttentionDisplay",
+    "LossCurveDisplay",
+    "SaturationDisplay",
+    "TokenImportanceDisplay",
+]
+
+POSITIVE, NEGATIVE = "#8073ac", "#e08214"  # the purple and orange of the colour map PuOr
+LINES = ("-", "--", "-.", ":")
+LABEL_INCHES = 0.16  # between two labels, so that they do not touch
+CELL_INCHES = 0.36  # of a cell that can hold a number
+LONGEST_LABEL = 24  # characters, beyond which a label is cut
+
+
+def _pyplot():
+    return import_optional("matplotlib.pyplot", "plot")
+
+
+def _one_set(estimator, X, index, token_labels):
+    """The model, the set at `index` as a collection of one, and its labels, one per token left.
+
+    Tokens of weight 0 are left out, as the model does. A set's labels are a flat sequence.
+    """
+    model, X = attention_step(estimator, X)
+    X = as_ragged(X, estimator=model)
+    if not -len(X) <= index < len(X):
+        raise IndexError(f"Set {index} is out of range: there are {len(X)} sets.")
+    one = X.take([index % len(X)])
+    labels = np.arange(one.n_tokens)
+    if token_labels is not None:
+        labels = np.empty(len(token_labels), dtype=object)
+        labels[:] = list(token_labels)
+        _check_labels("token_labels", labels, one.n_tokens, f"set {index}")
+    if one.weights is not None:
+        labels = labels[one.weights > 0]
+    return model, one.drop_zero_weights(), labels
+
+
+def _check_labels(name, labels, n, what):
+    if len(labels) != n:
+        raise ValueError(
+            f"{name} has {len(labels)} labels, but {what} has {n} tokens: give one per token."
+        )
+
+
+def _text(label):
+    """A label as it is drawn: its text, cut where it is long, its dollars plain."""
+    text = str(label)
+    if len(text) > LONGEST_LABEL:
+        text = text[: LONGEST_LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    return text.replace("$", r"\$")
+
+
+def _readable_on(rgba):
+    """Black or white, whichever stands out more against a colour, by its relative luminance."""
+    rgb = np.asarray(rgba[:3])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return "black" if linear @ [0.2126, 0.7152, 0.0722] > 0.179 else "white"
+
+
+def _inches(ax):
+    """Width and height of axes."""
+    box = ax.get_window_extent().transformed(ax.figure.dpi_scale_trans.inverted())
+    return box.width, box.height
+
+
+class AttentionDisplay:
+    """Heatmaps of attention weights: a row for each query, a column for each key.
+
+    Made by `from_estimator` or `from_weights`.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_heads, n_queries, n_keys)
+        Attention weights, a matrix for each picture.
+    query_labels : array-like of shape (n_queries,), default=None
+        Labels of the rows; their numbers where None.
+    key_labels : array-like of shape (n_keys,), default=None
+        Labels of the columns; their numbers where None.
+    titles : list of str, default=None
+        A title for each picture.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure.
+    ax_ : matplotlib Axes
+        The axes of the first picture.
+    axes_ : ndarray of matplotlib Axes of shape (n_heads,)
+        The axes of every picture.
+    im_ : matplotlib AxesImage
+        The first picture.
+    images_ : ndarray of matplotlib AxesImage of shape (n_heads,)
+        Every picture.
+    text_ : ndarray of matplotlib Text of shape (n_heads, n_queries, n_keys), or None
+        The numbers in the cells, where the cells can hold them.
+    colorbar_ : matplotlib Colorbar or None
+        The one colour bar of all pictures.
+
+    See Also
+    --------
+    skattn.inspection.attention_frame : The same numbers as a frame.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")  # no window
+    >>> from skattn import AttentionContextualizer
+    >>> from skattn.display import AttentionDisplay
+    >>> X = [[[1, 0.5], [0.8, 0.6], [-0.5, 1]]]
+    >>> model = AttentionContextualizer(n_heads=2, max_iter=0).fit(X)
+    >>> display = AttentionDisplay.from_estimator(model, X, token_labels=["cat", "dog", "phone"])
+    >>> len(display.axes_)
+    2
+    """
+
+    def __init__(self, weights, *, query_labels=None, key_labels=None, titles=None):
+        self.weights = weights
+        self.query_labels = query_labels
+        self.key_labels = key_labels
+        self.titles = titles
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, index=0, *, head=None, token_labels=None, ax=None, **kwargs
+    ):
+        """Draw how the tokens of one set attend to each other.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted attention estimator, or a pipeline or search that holds one.
+        X : container of n_samples sets
+            Anything that the estimator reads.
+        index : int, default=0
+            Which set of X.
+        head : int, list of int, "mean" or None, default=None
+            Which heads, each as a picture of its own; all where None, and their mean for
+            ``"mean"``.
+        token_labels : sequence of str of shape (n_i,), default=None
+            A label for each token of that set.
+        ax : matplotlib Axes or array of them, default=None
+            Where to draw; a new figure where None. One Axes is divided for several heads.
+        **kwargs : dict
+            Passed to `plot`.
+
+        Returns
+        -------
+        AttentionDisplay
+            Drawn.
+        """
+        model, one, labels = _one_set(estimator, X, index, token_labels)
+        if one.n_tokens == 0:
+            raise ValueError(f"Set {index} has no tokens, so there are no weights to draw.")
+        (A,) = model.attention_weights(one)
+        A, titles = _chosen(A, head)
+        display = cls(A, query_labels=labels, key_labels=labels, titles=titles)
+        return display.plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_weights(cls, A, query_labels=None, key_labels=None, *, head=None, ax=None, **kwargs):
+        """Draw a matrix of weights, square or not, or one for each of several heads.
+
+        Parameters
+        ----------
+        A : array-like of shape (n_queries, n_keys) or (n_heads, n_queries, n_keys)
+            Weights, as of `scaled_dot_product_attention`.
+        query_labels : sequence of shape (n_queries,), default=None
+            Labels of the rows.
+        key_labels : sequence of shape (n_keys,), default=None
+            Labels of the columns; for square weights those of the rows where None.
+        head : int, list of int, "mean" or None, default=None
+            Which heads; all where None, and their mean for ``"mean"``.
+        ax : matplotlib Axes or array of them, default=None
+            Where to draw; a new figure where None.
+        **kwargs : dict
+            Passed to `plot`.
+
+        Returns
+        -------
+        AttentionDisplay
+            Drawn.
+        """
+        A = np.asarray(A)
+        if A.ndim not in (2, 3) or A.dtype.kind not in "fiub" or 0 in A.shape:
+            raise ValueError(
+                f"Weights have shape {A.shape} and dtype {A.dtype}, but must be numbers of shape "
+                "(n_queries, n_keys) or (n_heads, n_queries, n_keys), with a query and a key."
+            )
+        has_heads = A.ndim == 3
+        A = A.reshape(-1, *A.shape[-2:])
+        if key_labels is None and A.shape[1] == A.shape[2]:
+            key_labels = query_labels
+        for name, labels, n in (
+            ("query_labels", query_labels, A.shape[1]),
+            ("key_labels", key_labels, A.shape[2]),
+        ):
+            if labels is not None:
+                _check_labels(name, labels, n, "that side of the weights")
+        A, titles = _chosen(A, head)
+        titles = titles if has_heads else None
+        display = cls(A, query_labels=query_labels, key_labels=key_labels, titles=titles)
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, *, cmap="cividis", values=None, colorbar=True, vmax=None):
+        """Draw the heatmaps.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or array of them, default=None
+            One Axes, which several heads divide among them, or one for each; a new figure where
+            None.
+        cmap : str or Colormap, default="cividis"
+            Colours from 0 to `vmax`, the same for all heads.
+        values : bool, default=None
+            Whether the numbers stand in the cells; None for where they fit.
+        colorbar : bool, default=True
+            Whether there is a colour bar, one for all heads.
+        vmax : float, default=None
+            The weight that has the last colour; the largest of all heads where None.
+
+        Returns
+        -------
+        AttentionDisplay
+            Drawn.
+        """
+        plt = _pyplot()
+        H, n, m = self.weights.shape
+        n_columns = math.ceil(math.sqrt(H))
+        n_rows = math.ceil(H / n_columns)
+        if ax is None:
+            side = float(np.clip(0.42 * max(n, m), 3.2 if H == 1 else 2.6, 5.6))
+            height = side * float(np.clip(n / m, 0.4, 1))
+            width = side * float(np.clip(m / n, 0.4, 1))
+            left, below = (
+                0.3 if labels is None else 0.075 * max(len(_text(label)) for label in labels)
+                for labels in (self.query_labels, self.key_labels)
+            )
+            figure, axes = plt.subplots(
+                n_rows,
+                n_columns,
+                squeeze=False,
+                layout="constrained",
+                figsize=(n_columns * width + left + 1.4, n_rows * (height + 0.3) + below + 0.3),
+            )
+        else:
+            axes = _axes_within(ax, H, n_rows, n_columns)
+            figure = axes.flat[0].figure
+        for spare in axes.flat[H:]:
+            spare.set_axis_off()
+        self.figure_, self.axes_ = figure, axes.ravel()[:H]
+        top = float(vmax or self.weights.max() or 1)
+        self.images_ = np.array(
+            [
+                a.imshow(A, cmap=cmap, vmin=0, vmax=top, aspect="auto", interpolation="nearest")
+                for a, A in zip(self.axes_, self.weights, strict=True)
+            ],
+            dtype=object,
+        )
+        self.ax_, self.im_ = self.axes_[0], self.images_[0]
+        self.colorbar_ = None
+        if colorbar:
+            self.colorbar_ = figure.colorbar(self.im_, ax=list(axes.flat), label="attention weight")
+        for k, a in enumerate(self.axes_):
+            a.set(
+                xlabel="key" if k + n_columns >= H else None,
+                ylabel="query" if k % n_columns == 0 else None,
+                title=self.titles[k] if self.titles else None,
+            )
+            a.tick_params(labelsize=8, length=2)
+        for _ in range(2):  # labels take room, and room decides on labels
+            figure.draw_without_rendering()
+            for k, a in enumerate(self.axes_):
+                _label(a, a.yaxis, self.query_labels, n, k % n_columns == 0)
+                _label(a, a.xaxis, self.key_labels, m, k + n_columns >= H)
+        width, height = np.min([_inches(a) for a in self.axes_], axis=0)
+        if values is None:
+            values = width / m >= CELL_INCHES and height / n >= CELL_INCHES * 0.6
+        self.text_ = self._write_values() if values else None
+        return self
+
+    def _write_values(self):
+        """The numbers in the cells, in a colour that can be read there."""
+        text = np.empty(self.weights.shape, dtype=object)
+        for k, i, j in np.ndindex(text.shape):
+            value, image = self.weights[k, i, j], self.images_[k]
+            text[k, i, j] = self.axes_[k].text(
+                j,
+                i,
+                f"{value:.2f}",
+                ha="center",
+                va="center",
+                size=8,
+                color=_readable_on(image.cmap(image.norm(value))),
+            )
+        return text
+
+
+def _chosen(A, head):
+    """The weights of the heads that are wanted, and their titles."""
+    H = len(A)
+    if isinstance(head, str):
+        if head != "mean":
+            raise ValueError(
+                f"head must be a number, a list of them, 'mean' or None, but is {head!r}."
+            )
+        return A.mean(axis=0, keepdims=True), [f"mean of {H} heads"]
+    heads = np.arange(H) if head is None else np.atleast_1d(np.arange(H)[head])
+    return A[heads], [f"head {h}" for h in heads]
+
+
+def _axes_within(ax, n, n_rows, n_columns):
+    """Axes for n pictures: those given, or one given Axes divided."""
+    axes = np.atleast_1d(np.asarray(ax, dtype=object))
+    if axes.size == n:
+        return axes.reshape(1, -1) if axes.ndim == 1 else axes
+    if axes.size > 1:
+        raise ValueError(f"There are {n} heads to draw, but ax holds {axes.size} Axes.")
+    (ax,) = axes.ravel()
+    ax.set_axis_off()
+    grid = ax.get_subplotspec()
+    if grid is None:
+        raise ValueError(
+            f"There are {n} heads to draw, and these Axes are in no grid that could be divided: "
+            "choose one head, or pass an array of Axes."
+        )
+    grid = grid.subgridspec(n_rows, n_columns)
+    figure = ax.figure
+    return np.array(
+        [[figure.add_subplot(grid[i, j]) for j in range(n_columns)] for i in range(n_rows)],
+        dtype=object,
+    )
+
+
+def _label(ax, axis, labels, n, shown):
+    """Put as many labels to an axis as fit beside each other, at regular steps.
+
+    Those of columns are turned where they would touch; numbers are thinned first.
+    """
+    texts = [_text(label) for label in (range(n) if labels is None else labels)]
+    width, height = _inches(ax)
+    room, needed = height, LABEL_INCHES
+    if axis is ax.xaxis:
+        room = width
+        across = 0.12 + 0.075 * max(map(len, texts))  # inches of the longest at 8 points
+        numbers = all(text.isdecimal() for text in texts)
+        turned = not numbers and n * across > room
+        axis.set_tick_params(rotation=90 if turned else 0)
+        needed = LABEL_INCHES if turned else across
+    step = max(1, math.ceil(n * needed / room)) if room > 0 else n
+    if step > 2:  # at round steps
+        power = 10 ** int(math.log10(step))
+        step = next(power * k for k in (1, 2, 5, 10) if power * k >= step)
+    at = np.arange(0, n, step)
+    axis.set_ticks(at, [texts[i] for i in at] if shown else [""] * len(at))
+
+
+class SaturationDisplay:
+    """How sharply each head attends: the distribution of its rows' entropies.
+
+    Made by `from_estimator`. Entropies are relative to that of equal weights: on the left a query
+    attends to one token, on the right to all alike.
+
+    Parameters
+    ----------
+    entropies : list of ndarray
+        For each head the relative entropies of its rows.
+    verdicts : list of str, default=None
+        A word on each head.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure.
+    ax_ : matplotlib Axes
+        The axes.
+    counts_ : ndarray of shape (n_heads, bins)
+        Share of each head's rows in each bin of entropy.
+    bars_ : list of matplotlib PolyCollection
+        The drawn distribution of each head.
+
+    See Also
+    --------
+    skattn.inspection.attention_diagnostics : More measures, and what to change.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")  # no window
+    >>> from skattn import AttentionContextualizer
+    >>> from skattn.datasets import make_lookup
+    >>> from skattn.display import SaturationDisplay
+    >>> X, _ = make_lookup(50, random_state=0)
+    >>> model = AttentionContextualizer(max_iter=0, random_state=0).fit(X)
+    >>> SaturationDisplay.from_estimator(model, X).counts_.shape
+    (4, 25)
+    """
+
+    def __init__(self, entropies, *, verdicts=None):
+        self.entropies = entropies
+        self.verdicts = verdicts
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *, ax=None, **kwargs):
+        """Draw the distribution of row entropies of each head.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted attention estimator, or a pipeline or search that holds one.
+        X : container of n_samples sets
+            Anything that the estimator reads.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure where None.
+        **kwargs : dict
+            Passed to `plot`.
+
+        Returns
+        -------
+        SaturationDisplay
+            Drawn.
+        """
+        entropies = row_entropies(estimator, X, no_choice=np.nan).values
+        entropies = entropies[~np.isnan(entropies).any(axis=1)]
+        verdicts = attention_diagnostics(estimator, X)["verdict"].tolist()
+        return cls(list(entropies.T), verdicts=verdicts).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, *, bins=25):
+        """Draw the distributions, one above the other, each as high as the next.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure where None.
+        bins : int, default=25
+            Number of bins between 0 and 1.
+
+        Returns
+        -------
+        SaturationDisplay
+            Drawn.
+        """
+        plt = _pyplot()
+        H = len(self.entropies)
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained", figsize=(6, 1.2 + 0.7 * H))
+        self.ax_, self.figure_ = ax, ax.figure
+        edges = np.linspace(0, 1, bins + 1)
+        counts = np.array([np.histogram(e, edges)[0] for e in self.entropies], dtype=float)
+        self.counts_ = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        highest = self.counts_.max(axis=1, keepdims=True)
+        highest[highest == 0] = 1
+        heights = 0.85 * self.counts_ / highest  # each fills its lane
+        self.bars_ = []
+        for h, height in enumerate(heights):
+            base = H - 1 - h  # head 0 on top
+            ax.axhline(base, color="gray", lw=0.6)
+            top = base + np.append(height, height[-1])
+            self.bars_.append(ax.fill_between(edges, base, top, step="post", color=POSITIVE, lw=0))
+        names = [f"head {h}" for h in range(H)]
+        if self.verdicts:
+            names = [f"{n}\n{verdict}" for n, verdict in zip(names, self.verdicts, strict=True)]
+        ax.set_yticks(np.arange(H)[::-1] + 0.4, names)
+        ax.set(xlim=(0, 1), ylim=(-0.1, H), xlabel="entropy of a row, relative to equal weights")
+        ax.set_xticks(
+            [0, 0.25, 0.5, 0.75, 1], ["0\none token", "0.25", "0.5", "0.75", "1\nall alike"]
+        )
+        ax.tick_params(axis="y", length=0)
+        for side in ("top", "right", "left"):
+            ax.spines[side].set_visible(False)
+        return self
+
+
+class LossCurveDisplay:
+    """The objective over the iterations of one or several fits.
+
+    Made by `from_estimator` or `from_estimators`.
+
+    Parameters
+    ----------
+    loss_curves : list of sequence of float
+        The objective at the start and after each iteration, of each fit.
+    names : list of str, default=None
+        What each fit is called.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure.
+    ax_ : matplotlib Axes
+        The axes.
+    lines_ : list of matplotlib Line2D
+        A line for each fit.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")  # no window
+    >>> from skattn import AttentionClassifier
+    >>> from skattn.datasets import make_lookup
+    >>> from skattn.display import LossCurveDisplay
+    >>> X, y = make_lookup(100, random_state=0)
+    >>> fits = {
+    ...     f"alpha {alpha}": AttentionClassifier(alpha=alpha, tol=1e-2, random_state=0).fit(X, y)
+    ...     for alpha in (1e-2, 1e-1)
+    ... }
+    >>> [line.get_label() for line in LossCurveDisplay.from_estimators(fits).lines_]
+    ['alpha 0.01', 'alpha 0.1']
+    """
+
+    def __init__(self, loss_curves, *, names=None):
+        self.loss_curves = loss_curves
+        self.names = names
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, **kwargs):
+        """Draw the loss curve of one fit.
+
+        Parameters
+        ----------
+        estimator : estimator
+            One with a `loss_curve_`, or a pipeline or search that holds one.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure where None.
+        **kwargs : dict
+            Passed to `plot`.
+
+        Returns
+        -------
+        LossCurveDisplay
+            Drawn.
+        """
+        return cls([_loss_curve(estimator)]).plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_estimators(cls, estimators, *, names=None, ax=None, **kwargs):
+        """Draw the loss curves of several fits together.
+
+        Parameters
+        ----------
+        estimators : dict or list of estimators
+            Each with a `loss_curve_`; the keys of a dict are the names.
+        names : list of str, default=None
+            Names of a list's estimators; numbers where None.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure where None.
+        **kwargs : dict
+            Passed to `plot`.
+
+        Returns
+        -------
+        LossCurveDisplay
+            Drawn.
+        """
+        if isinstance(estimators, dict):
+            names, estimators = list(estimators), list(estimators.values())
+        names = [f"fit {k}" for k in range(len(estimators))] if names is None else list(names)
+        if len(names) != len(estimators):
+            raise ValueError(f"There are {len(estimators)} estimators, but {len(names)} names.")
+        return cls([_loss_curve(e) for e in estimators], names=names).plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, *, log=False):
+        """Draw the curves.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure where None.
+        log : bool, default=False
+            Whether the axis of the objective is logarithmic.
+
+        Returns
+        -------
+        LossCurveDisplay
+            Drawn.
+        """
+        plt = _pyplot()
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained", figsize=(6, 4))
+        self.ax_, self.figure_ = ax, ax.figure
+        colors = plt.get_cmap("viridis")(np.linspace(0.2, 0.85, max(2, len(self.loss_curves))))
+        self.lines_ = []
+        for k, curve in enumerate(self.loss_curves):
+            label = self.names[k] if self.names else None
+            (line,) = ax.plot(
+                np.arange(len(curve)), curve, LINES[k % len(LINES)], color=colors[k], label=label
+            )
+            self.lines_.append(line)
+        ax.set(xlabel="iteration", ylabel="objective", yscale="log" if log else "linear")
+        if self.names:
+            ax.legend()
+        return self
+
+
+def _loss_curve(estimator):
+    """The loss curve of a fitted estimator, or of the first step in it that has one."""
+    if hasattr(estimator, "loss_curve_"):
+        return list(estimator.loss_curve_)
+    if hasattr(estimator, "best_estimator_"):
+        return _loss_curve(estimator.best_estimator_)
+    for _, step in getattr(estimator, "steps", ()):
+        if hasattr(step, "loss_curve_"):
+            return _loss_curve(step)
+    raise ValueError(
+        f"{type(estimator).__name__} has no loss_curve_: it is not fitted, or was fitted without y."
+    )
+
+
+class TokenImportanceDisplay:
+    """How much each token of a set matters: ranked bars, coloured text, or coloured points.
+
+    Made by `from_estimator` or `from_importance`. Purple speaks for the decision, orange
+    against.
+
+    Parameters
+    ----------
+    importance : ndarray of shape (n_tokens,)
+        A number for each token.
+    token_labels : array-like of shape (n_tokens,), default=None
+        Labels; the tokens' numbers where None.
+    points : ndarray of shape (n_tokens, n_features), default=None
+        The tokens, for ``kind="points"``.
+    name : str, default="importance"
+        What the numbers are.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure.
+    ax_ : matplotlib Axes
+        The axes.
+    bars_ : matplotlib BarContainer
+        The bars, most important first, with ``kind="bar"``.
+    order_ : ndarray of int
+        Positions of the tokens that have bars, from the top, with ``kind="bar"``.
+    text_ : list of matplotlib Text
+        The words in their order, with ``kind="text"``.
+    points_ : matplotlib PathCollection
+        The points, with ``kind="points"``.
+    colorbar_ : matplotlib Colorbar
+        What the colours mean, with ``kind="text"`` and ``kind="points"``.
+
+    See Also
+    --------
+    skattn.inspection.token_importance : The numbers, and how far the methods agree.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")  # no window
+    >>> from skattn.display import TokenImportanceDisplay
+    >>> display = TokenImportanceDisplay.from_importance(
+    ...     [0.1, 2.0, -0.3], token_labels=["a", "fine", "mess"]
+    ... )
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()]
+    ['fine', 'mess', 'a']
+    """
+
+    def __init__(self, importance, *, token_labels=None, points=None, name="importance"):
+        self.importance = importance
+        self.token_labels = token_labels
+        self.points = points
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        index=0,
+        *,
+        method="gradient",
+        target=None,
+        token_labels=None,
+        ax=None,
+        **kwargs,
+    ):
+        """Draw how much each token of one set matters for the decision on it.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted attention estimator, or a pipeline or search that holds one.
+        X : container of n_samples sets
+            Anything that the estimator reads.
+        index : int, default=0
+            Which set of X.
+        method : {"weights", "gradient", "leave_one_out"}, default="gradient"
+            As in :func:`skattn.inspection.token_importance`.
+        target : label or int, default=None
+            The class or output whose decision is explained.
+        token_labels : sequence of str of shape (n_i,), default=None
+            A label for each token of that set.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure where None.
+        **kwargs : dict
+            Passed to `plot`, as is ``kind``.
+
+        Returns
+        -------
+        TokenImportanceDisplay
+            Drawn.
+        """
+        model, one, labels = _one_set(estimator, X, index, token_labels)
+        if one.n_tokens == 0:
+            raise ValueError(f"Set {index} has no tokens, so there is nothing to draw.")
+        found = token_importance(model, one, method=method, target=target)
+        if len(found.methods) > 1:
+            raise ValueError(f"One method can be drawn, but there are {found.methods}.")
+        name = {
+            "weights": "attention received",
+            "gradient": "gradient x token",
+            "leave_one_out": "change when left out",
+        }[found.methods[0]]
+        if found.target is not None and hasattr(model, "classes_"):
+            name += f", for class {found.target[0]}"
+        importance = found.importances.values[:, 0]
+        display = cls(importance, token_labels=labels, points=one.values, name=name)
+        return display.plot(ax=ax, **kwargs)
+
+    @classmethod
+    def from_importance(
+        cls, importance, token_labels=None, *, points=None, name="importance", ax=None, **kwargs
+    ):
+        """Draw numbers that are there already.
+
+        Parameters
+        ----------
+        importance : array-like of shape (n_tokens,)
+            A number for each token.
+        token_labels : sequence of shape (n_tokens,), default=None
+            Labels.
+        points : array-like of shape (n_tokens, n_features), default=None
+            The tokens, for ``kind="points"``.
+        name : str, default="importance"
+            What the numbers are.
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure where None.
+        **kwargs : dict
+            Passed to `plot`, as is ``kind``.
+
+        Returns
+        -------
+        TokenImportanceDisplay
+            Drawn.
+        """
+        importance = np.asarray(importance, dtype=float)
+        if importance.ndim != 1 or importance.size == 0:
+            raise ValueError(
+                f"importance has shape {importance.shape}, but must be 1-D: a number per token, "
+                "for one token at least."
+            )
+        if token_labels is not None:
+            _check_labels("token_labels", token_labels, len(importance), "the set")
+        display = cls(importance, token_labels=token_labels, points=points, name=name)
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, *, kind="bar", max_tokens=20, cmap=None):
+        """Draw the tokens.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; a new figure where None.
+        kind : {"bar", "text", "points"}, default="bar"
+            Ranked bars; the labels as running text, coloured; or the first two features of the
+            tokens as coloured points.
+        max_tokens : int, default=20
+            How many bars at most, those of the tokens that matter most.
+        cmap : str or Colormap, default=None
+            Colours of text and points; ``"cividis"`` from 0 where no number is negative, else
+            ``"PuOr"`` with 0 in the middle.
+
+        Returns
+        -------
+        TokenImportanceDisplay
+            Drawn.
+        """
+        sizes = {
+            "bar": (5.5, 0.9 + 0.25 * min(len(self.importance), max_tokens)),
+            "text": (7, 1.1 + 0.28 * math.ceil(sum(len(t) + 2.5 for t in self._labels()) / 80)),
+            "points": (5.5, 4.6),
+        }
+        if kind not in sizes:
+            raise ValueError(f"kind must be one of {list(sizes)}, but is {kind!r}.")
+        plt = _pyplot()
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained", figsize=sizes[kind])
+        self.ax_, self.figure_ = ax, ax.figure
+        if kind == "bar":
+            self._plot_bars(max_tokens)
+        elif kind == "text":
+            self._plot_text(*self._colors(plt, cmap))
+        else:
+            self._plot_points(*self._colors(plt, cmap))
+        return self
+
+    def _labels(self):
+        n = len(self.importance)
+        return [_text(t) for t in (range(n) if self.token_labels is None else self.token_labels)]
+
+    def _colors(self, plt, cmap):
+        """Colour map and norm: 0 at one end, or in the middle where there are both signs."""
+        top = float(np.abs(self.importance).max()) or 1.0
+        low = 0.0 if np.all(self.importance >= 0) else -top
+        cmap = plt.get_cmap(cmap or ("cividis" if low == 0 else "PuOr"))
+        return cmap, plt.Normalize(low, top)
+
+    def _plot_bars(self, max_tokens):
+        ax, labels = self.ax_, self._labels()
+        order = np.argsort(-np.abs(self.importance), kind="stable")[:max_tokens]
+        values = self.importance[order]
+        self.order_ = order
+        colors = np.where(values < 0, NEGATIVE, POSITIVE)
+        self.bars_ = ax.barh(np.arange(len(order)), values, color=colors, height=0.75)
+        ax.set_yticks(np.arange(len(order)), [labels[i] for i in order])
+        ax.set_ylim(len(order) - 0.4, -0.6)  # the first on top
+        ax.axvline(0, color="gray", lw=0.8)
+        left_out = len(self.importance) - len(order)
+        ax.set_xlabel(self.name)
+        if left_out:
+            ax.set_title(f"{len(order)} of {len(self.importance)} tokens", size="medium")
+        for side in ("top", "right", "left"):
+            ax.spines[side].set_visible(False)
+        ax.tick_params(axis="y", length=0)
+
+    def _plot_text(self, cmap, norm):
+        ax, labels = self.ax_, self._labels()
+        ax.set_axis_off()
+        self.colorbar_ = self._colorbar(cmap, norm, location="bottom", aspect=40)
+        self.figure_.draw_without_rendering()
+        renderer = self.figure_.canvas.get_renderer()
+        box = ax.get_window_extent()
+        em = 10 * self.figure_.dpi / 72  # pixels of the font's size
+        x, y, self.text_ = 0.0, box.height - em, []
+        for label, value in zip(labels, self.importance, strict=True):
+            color = cmap(norm(value))
+            word = ax.text(
+                0,
+                0,
+                label or " ",
+                transform=None,
+                size=10,
+                va="center",
+                color=_readable_on(color),
+                bbox={"facecolor": color, "edgecolor": "none", "boxstyle": "round,pad=0.2"},
+            )
+            width = word.get_window_extent(renderer).width
+            if x and x + width > box.width:
+                x, y = 0.0, y - 2 * em
+            word.set_transform(ax.transAxes)
+            word.set_position((x / box.width, y / box.height))
+            x += width + 0.7 * em
+            self.text_.append(word)
+
+    def _plot_points(self, cmap, norm):
+        points = None if self.points is None else np.asarray(self.points)
+        if points is None or points.ndim != 2 or points.shape[1] < 2:
+            raise ValueError(
+                "kind='points' needs the tokens as points of two features or more, but has "
+                f"{'none' if points is None else points.shape}."
+            )
+        order = np.argsort(np.abs(self.importance), kind="stable")  # the important ones on top
+        self.points_ = self.ax_.scatter(
+            *points[order, :2].T,
+            c=self.importance[order],
+            cmap=cmap,
+            norm=norm,
+            edgecolors="gray",
+            linewidths=0.4,
+            s=float(np.clip(4000 / len(points), 8, 60)),
+        )
+        self.ax_.set(xlabel="x0", ylabel="x1", aspect="equal")
+        self.colorbar_ = self._colorbar(cmap, norm)
+
+    def _colorbar(self, cmap, norm, **kwargs):
+        from matplotlib.cm import ScalarMappable
+
+        mappable = ScalarMappable(norm, cmap)
+        return self.figure_.colorbar(mappable, ax=self.ax_, label=self.name, **kwargs)
