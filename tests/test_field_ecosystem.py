@@ -1,4 +1,4 @@
-"""Field cases F18, F29, F30 and F32: scikit-learn's tools, clone, processes and memory."""
+"""Field cases F18 and F29 to F32: scikit-learn's tools, clone, processes, weights and memory."""
 
 import pickle
 import random
@@ -29,7 +29,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 from threadpoolctl import threadpool_info
 
-from skattn import AttentionContextualizer, RaggedArray
+from skattn import AttentionClassifier, AttentionContextualizer, RaggedArray, inspection
+from skattn.display import AttentionDisplay
 from skattn.pooling import POOLINGS
 
 # A fit of a few steps is as good as a long one where tools are tried.
@@ -131,6 +132,19 @@ def test_f18_a_column_of_sets_passes_where_two_dimensions_are_demanded(bags, mod
     importance = permutation_importance(model.fit(X, y), X, y, n_repeats=3, random_state=0)
     assert importance.importances_mean.shape == (1,)
     assert importance.importances_mean[0] > 0.1
+
+
+@pytest.mark.parametrize("container", [list, RaggedArray.from_list, cells])
+def test_f18_permutation_importance_of_our_own_takes_ragged_sets(bags, model, container):
+    sets, y, _ = bags
+    fitted = model.fit(sets, y)
+    result = inspection.permutation_importance(fitted, container(sets), y, random_state=0)
+    assert result.importances.shape == (3, 5)
+    whole = inspection.permutation_importance(
+        fitted, container(sets), y, kind="sets", random_state=0
+    )
+    assert whole.importances_mean[0] > 0.1
+    assert whole.baseline_score == fitted.score(sets, y)
 
 
 # F29 ------------------------------------------------------------------------------------------
@@ -304,6 +318,59 @@ def test_f30_process_wide_state_is_left_alone(bags, random_state):
     if random_state is None:  # scikit-learn's None draws the seed from NumPy's global generator
         before, after = before[1:], after[1:]
     assert after == before
+
+
+# F31 ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def looking():
+    """A fitted model of two heads, and sets of one, four and no tokens."""
+    generator = np.random.default_rng(31)
+    sets = [generator.normal(size=(n, 3)) for n in (1, 4, 0)]
+    est = AttentionClassifier(n_heads=2, d_k=2, d_v=2, max_iter=20, random_state=0)
+    return est.fit(sets, [0, 1, 0]), sets
+
+
+def test_f31_weights_are_had_head_by_head_without_padding(looking):
+    est, sets = looking
+    weights = est.attention_weights(sets)
+    assert [A.shape for A in weights] == [(2, 1, 1), (2, 4, 4), (2, 0, 0)]
+    for A in weights:
+        assert_allclose(A.sum(axis=-1), 1, atol=1e-12)
+    assert not np.allclose(weights[1][0], weights[1][1])
+    frame = inspection.attention_frame(est, sets)
+    assert frame.groupby(["set", "head"]).size().to_dict() == {
+        (0, 0): 1, (0, 1): 1, (1, 0): 16, (1, 1): 16,
+    }  # fmt: skip
+    assert_allclose(frame["weight"], np.concatenate([A.ravel() for A in weights]), atol=1e-12)
+
+
+def test_f31_asking_does_not_change_transform(looking):
+    est, sets = looking
+    before = est.transform(sets), est.decision_function(sets)
+    est.attention_weights(sets)
+    inspection.attention_frame(est, sets)
+    inspection.attention_diagnostics(est, sets)
+    inspection.head_similarity(est, sets)
+    inspection.token_importance(est, sets, method="all")
+    assert_array_equal(est.transform(sets), before[0])
+    assert_array_equal(est.decision_function(sets), before[1])
+
+
+def test_f31_the_plot_takes_one_set_and_labels_its_tokens(looking):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed").use("Agg")
+    est, sets = looking
+    words = ["not", "averaged", "unless", "asked"]
+    display = AttentionDisplay.from_estimator(est, sets, 1, token_labels=words)
+    (A,) = est.attention_weights(sets[1:2])
+    assert_array_equal([image.get_array() for image in display.images_], A)
+    for axis in (display.axes_[0].yaxis, display.axes_[0].xaxis):
+        assert [label.get_text() for label in axis.get_ticklabels()] == words
+    mean = AttentionDisplay.from_estimator(est, sets, 1, head="mean")
+    assert_array_equal(mean.im_.get_array(), A.mean(axis=0))
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.close(display.figure_), plt.close(mean.figure_)
 
 
 # F32 ------------------------------------------------------------------------------------------
