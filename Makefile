@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_LINT := $(VENV)/.installed-lint
 INSTALLED_BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test lint bench bench-synthetic clean
+.PHONY: demo test lint bench bench-synthetic bench-accuracy clean
 
 demo: $(INSTALLED)
 	MPLBACKEND=Agg $(BIN)/python examples/plot_quickstart.py
@@ -26,6 +26,9 @@ bench: $(INSTALLED_BENCH)
 
 bench-synthetic: $(INSTALLED_BENCH)
 	$(BIN)/python -m benchmarks.bench_synthetic
+
+bench-accuracy: $(INSTALLED_BENCH)
+	$(BIN)/python -m benchmarks.bench_accuracy --jobs 2
 
 clean:
 	rm -rf $(VENV) build dist examples/_output .pytest_cache .ruff_cache
