@@ -215,7 +215,7 @@ class SetNetwork(BaseEstimator):
         seed,
         epochs=60,
         batch=16,
-        rates=(5e-4, 2e-3),
+        rates=(1e-3, 3e-3),
         penalties=(1e-4, 5e-3),
     ):
         self.kind = kind
