@@ -94,8 +94,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
     max_iter : int, default=200
         Largest number of iterations; with 0 the parameters stay where they start, and y may be
         None.
-    tol : float, default=1e-4
-        Converged when no entry of the gradient is larger.
+    tol : float or None, default=1e-4
+        Converged when no entry of the gradient is larger. With None the fit has a budget of
+        `max_iter` iterations, and no ConvergenceWarning tells that it ended by it.
     warm_start : bool, default=False
         Whether `fit` starts from the parameters of the last one.
     empty : {"zeros", "nan", "error"}, default="zeros"
@@ -347,14 +348,14 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 theta0,
                 self._print_iteration if self.verbose else None,
                 solver=self.solver,
-                tol=self.tol,
+                tol=0.0 if self.tol is None else self.tol,
                 max_iter=self.max_iter,
             )
         params = objective.layout.unpack(result.theta) | held
         self._store(attention, pooling, params, loss, result)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
-        if not result.converged and self.max_iter > 0:
+        if not result.converged and self.max_iter > 0 and self.tol is not None:
             warnings.warn(
                 f"{type(self).__name__} has not converged after {result.n_iter} iterations: "
                 f"{result.message}; max |gradient| is {result.grad_norm:.3g}, tol {self.tol:.3g}. "
@@ -382,7 +383,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             raise ValueError("n_jobs must not be 0: it is None, a number of jobs, or -1 for all.")
         for name in ("alpha", "tol", "scale"):
             value = getattr(self, name)
-            if name == "scale" and value is None:
+            if name != "alpha" and value is None:
                 continue
             if not isinstance(value, (int, float, np.integer, np.floating)):
                 raise TypeError(f"{name} must be a number, but is {value!r}.")

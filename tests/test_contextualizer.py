@@ -1361,3 +1361,12 @@ def test_it_learns_what_averages_cannot_say():
     model = small(alpha=1e-3, max_iter=300, tol=1e-3).fit(X[:80], y[:80])
     assert model.converged_
     assert np.mean((raw_prediction(model, X[80:])[:, 0] > 0) == y[80:]) > 0.95
+
+
+def test_without_tol_a_fit_is_a_budget_of_iterations(sets):
+    budget = small(max_iter=3, tol=None).fit(sets, np.arange(12.0))  # warnings are errors
+    assert budget.n_iter_ == 3
+    assert not budget.converged_
+    with pytest.warns(ConvergenceWarning):
+        strict = small(max_iter=3, tol=0.0).fit(sets, np.arange(12.0))
+    assert_same_fit(budget, strict)

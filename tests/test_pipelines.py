@@ -1,0 +1,274 @@
+"""set_pipeline and its parts: cross-fitting, scaled Nystroem features, mixtures."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from skattn import SetPooler
+from skattn.pipelines import (
+    CrossFitted,
+    ScaledNystroem,
+    _MixtureClassifier,
+    _MixtureRegressor,
+    set_pipeline,
+)
+
+
+@pytest.fixture
+def bags(rng):
+    """Sets whose first feature tells the class, and its mean as a number."""
+    X = [rng.normal(size=(n, 3)) for n in rng.integers(1, 7, size=60)]
+    means = np.array([tokens[:, 0].mean() for tokens in X])
+    return X, np.where(means > 0, "high", "low"), means
+
+
+def quick(model):
+    """The same with few trees and iterations."""
+    few = {"extratrees": {"n_estimators": 10}, "histgradient": {"max_iter": 10}}
+    few["attention"] = {"max_iter": 10, "tol": 1.0}
+    params = {}
+    for name, value in model.get_params().items():
+        for kind, changes in few.items():
+            if type(value).__name__.lower().startswith(kind):
+                params |= {f"{name}__{key}": change for key, change in changes.items()}
+    assert params
+    return model.set_params(**params)
+
+
+def n_checks_passed(estimator):
+    passed = 0
+    for instance, check in estimator_checks_generator(estimator):
+        check(instance)
+        passed += 1
+    return passed
+
+
+def test_classifier_takes_sets_in_any_container(bags):
+    X, y, _ = bags
+    model = quick(set_pipeline("classifier", cv=2))
+    probabilities = model.fit(X, y).predict_proba(X)
+    assert probabilities.shape == (60, 2)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    assert model.score(X, y) > 0.9
+    series = pd.Series(X, index=np.arange(60)[::-1])
+    np.testing.assert_array_equal(clone(model).fit(series, y).predict_proba(series), probabilities)
+
+
+def test_regressor_does_not_mind_sorted_targets(bags):
+    X, _, y = bags
+    order = np.argsort(y)
+    X, y = [X[i] for i in order], y[order]
+    model = quick(set_pipeline("regressor", cv=3)).fit(X, y)
+    assert model.score(X, y) > 0.9
+    oof = np.average(model.transform(X), axis=1, weights=model.final_estimator_.shares_)
+    assert np.corrcoef(oof, y)[0, 1] > 0.9
+
+
+def test_several_targets_by_multi_output_regressor(bags):
+    X, _, y = bags
+    model = MultiOutputRegressor(quick(set_pipeline("regressor", cv=2))).fit(X, np.c_[y, -y])
+    assert model.predict(X).shape == (60, 2)
+
+
+def test_three_classes(bags):
+    X, _, means = bags
+    y = np.digitize(means, [-0.3, 0.3])
+    model = quick(set_pipeline("classifier", cv=2)).fit(X, y)
+    assert model.predict_proba(X).shape == (60, 3)
+    assert model.score(X, y) > 0.8
+
+
+def test_an_estimator_follows_statistics_and_out_of_fold_predictions(bags):
+    X, y, _ = bags
+    last = HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=3)
+    model = quick(set_pipeline(last, cv=2))
+    model.fit(X, y)
+    names = list(model[0].get_feature_names_out())
+    assert "statistics__mean_x0" in names
+    assert "attention__attentionclassifier0" in names
+    assert len(names) == model[0].transform(X).shape[1] == 4 * 3 + 1 + 4
+    assert cross_val_score(model, X, y, cv=2).mean() > 0.7
+
+
+def test_same_seed_same_numbers(bags):
+    X, y, _ = bags
+    first, second = (quick(set_pipeline(LogisticRegression(), cv=2)).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
+@pytest.mark.parametrize("word", ["clf", ""])
+def test_another_word_is_refused(word):
+    with pytest.raises(ValueError, match="'classifier', 'regressor' or an estimator"):
+        set_pipeline(word)
+
+
+def test_what_cannot_predict_is_refused():
+    with pytest.raises(TypeError, match="methods fit and predict"):
+        set_pipeline(SetPooler())
+
+
+# Cross-fitting
+
+
+@pytest.mark.parametrize("y_kind", ["two", "three", "numbers", "outputs"])
+def test_cross_fitted_predicts_each_sample_by_other_folds(rng, y_kind):
+    X = rng.normal(size=(40, 3))
+    y = {
+        "two": (X[:, 0] > 0).astype(int),
+        "three": np.digitize(X[:, 0], [-0.4, 0.4]),
+        "numbers": X[:, 0] + rng.normal(size=40),
+        "outputs": rng.normal(size=(40, 2)),
+    }[y_kind]
+    numbers = y_kind in ("numbers", "outputs")
+    estimator = Ridge() if numbers else LogisticRegression()
+    step = CrossFitted(estimator, cv=4)
+    out = step.fit_transform(X, y)
+    expected = np.empty_like(out)
+
+    def predict(fitted, rows):
+        if numbers:
+            return fitted.predict(rows).reshape(len(rows), -1)
+        probabilities = fitted.predict_proba(rows)
+        return probabilities[:, 1:] if y_kind == "two" else probabilities
+
+    folds = KFold(4) if numbers else StratifiedKFold(4)
+    for train, test in folds.split(X, y):
+        expected[test] = predict(clone(estimator).fit(X[train], y[train]), X[test])
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(step.transform(X), predict(clone(estimator).fit(X, y), X))
+    assert len(step.get_feature_names_out()) == out.shape[1]
+
+
+def test_cross_fitting_does_not_let_the_targets_through(rng):
+    X, y = rng.normal(size=(200, 2)), rng.integers(2, size=200)  # nothing to learn
+    step = CrossFitted(KNeighborsClassifier(1), cv=5)
+    assert np.mean((step.fit_transform(X, y)[:, 0] > 0.5) == y) < 0.62
+    assert np.mean((step.transform(X)[:, 0] > 0.5) == y) == 1  # in sample, as its docstring says
+
+
+def test_cross_fitted_uses_decisions_where_there_are_no_probabilities(rng):
+    X, y = make_classification(60, random_state=0)
+    step = CrossFitted(LinearSVC(), cv=3)
+    out = step.fit_transform(X, y)
+    assert out.shape == (60, 1)
+    assert out.min() < 0 < out.max()
+    np.testing.assert_array_equal(step.transform(X)[:, 0], step.estimator_.decision_function(X))
+    assert list(step.get_feature_names_out()) == ["linearsvc0"]
+
+
+def test_cross_fitted_needs_y():
+    with pytest.raises(ValueError, match="requires y"):
+        CrossFitted(DummyClassifier()).fit([[0.0], [1.0]])
+
+
+def test_cross_fitted_stands_in_a_union(bags):
+    X, y, _ = bags
+    base = make_pipeline(SetPooler(), LogisticRegression())
+    union = make_union(SetPooler(), CrossFitted(base, cv=3))
+    names = union.fit(X, y).get_feature_names_out()
+    assert names[-1] == "crossfitted__logisticregression0"
+    assert union.transform(X).shape == (60, len(names))
+
+
+# Scaled Nystroem features
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 4])
+def test_scaled_nystroem_has_the_kernel_that_it_says(rng, sharpness):
+    X = rng.normal(size=(30, 5))
+    features = ScaledNystroem(50, sharpness=sharpness, random_state=0).fit_transform(X)
+    squared = ((X[:, None] - X) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(features @ features.T, np.exp(-sharpness * squared / 5), atol=1e-8)
+
+
+def test_scaled_nystroem_passes_the_common_checks():
+    assert n_checks_passed(ScaledNystroem()) > 35
+
+
+def test_scaled_nystroem_refuses_a_sharpness_of_zero():
+    with pytest.raises(ValueError, match="sharpness must be above 0"):
+        ScaledNystroem(sharpness=0.0).fit(np.eye(3))
+
+
+# Mixtures
+
+
+def test_shares_maximise_the_penalised_likelihood(rng):
+    y = rng.integers(3, size=80)
+    members = rng.dirichlet(np.ones(3), size=(80, 4))
+    members[:, 1] = 0.7 * np.eye(3)[y] + 0.1  # a member that knows
+    mixture = _MixtureClassifier(prior=2.0).fit(members.reshape(80, 12), y)
+    likelihood = members[np.arange(80), :, y]
+
+    def objective(logits):
+        shares = np.exp(logits) / np.exp(logits).sum()
+        return -np.log(likelihood @ shares).sum() - 2.0 * np.log(shares).sum()
+
+    best = minimize(objective, np.zeros(4), tol=1e-12)
+    found = objective(np.log(mixture.shares_))
+    assert found <= best.fun + 1e-6
+    assert mixture.shares_.argmax() == 1
+    np.testing.assert_allclose(mixture.predict_proba(members.reshape(80, 12)).sum(axis=1), 1)
+
+
+def test_two_classes_come_as_one_column_per_member(rng):
+    y = np.array(["no", "yes"] * 20)
+    good, bad = np.where(y == "yes", 0.9, 0.1), rng.uniform(size=40)
+    mixture = _MixtureClassifier(prior=0.1).fit(np.c_[bad, good], y)
+    assert mixture.shares_[1] > 0.95
+    assert list(mixture.predict(np.c_[bad, good])) == list(y)
+
+
+def test_a_member_that_rules_out_a_label_is_survived():
+    y = np.array([0, 1] * 10)
+    certain = y.astype(float)
+    certain[0] = 1.0  # sure, and wrong
+    mixture = _MixtureClassifier().fit(np.c_[certain, np.full(20, 0.5)], y)
+    assert np.all(np.isfinite(mixture.shares_))
+
+
+def test_regressor_shares_solve_the_constrained_problem(rng):
+    y = 100 + 5 * rng.normal(size=60)
+    members = np.c_[y + rng.normal(size=60), y + 2 * rng.normal(size=60), rng.normal(size=60)]
+    mixture = _MixtureRegressor(prior=3.0).fit(members, y)
+
+    def objective(shares):
+        return np.sum((members @ shares - y) ** 2) + 3.0 * np.var(y) * np.sum((shares - 1 / 3) ** 2)
+
+    best = minimize(
+        objective,
+        np.full(3, 1 / 3),
+        bounds=[(0, 1)] * 3,
+        constraints={"type": "eq", "fun": lambda shares: shares.sum() - 1},
+        options={"ftol": 1e-14},
+    )
+    np.testing.assert_allclose(mixture.shares_.sum(), 1)
+    assert objective(mixture.shares_) <= best.fun * (1 + 1e-6)
+    np.testing.assert_allclose(mixture.shares_, best.x, atol=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_shares_do_not_depend_on_the_unit_of_y(rng, factor):
+    y = rng.normal(size=50)
+    members = np.c_[y + rng.normal(size=50), rng.normal(size=50)]
+    one = _MixtureRegressor().fit(members, y).shares_
+    np.testing.assert_allclose(_MixtureRegressor().fit(factor * members, factor * y).shares_, one)
+
+
+def test_a_constant_target_gives_shares(rng):
+    members = np.full((20, 3), 7.0)
+    mixture = _MixtureRegressor().fit(members, np.full(20, 7.0))
+    np.testing.assert_allclose(mixture.predict(members), 7.0)
+    assert LinearRegression().fit(members, members[:, 0]).predict(members)[0] == pytest.approx(7)
