@@ -177,7 +177,7 @@ class Objective:
     mean, scale : ndarray of shape (n_features,) or None
         Tokens are standardised by them.
     held : dict of ndarray, default=None
-        Parameters that are not learned: b_V, zeros where None.
+        Parameters that are not learned, nor penalised: b_V, zeros where None.
     rows : ndarray of shape (n_targets,), default=None
         The tokens that have a target, rising; `y` and `sample_weight` are then theirs. Where
         None every set has one.
@@ -209,7 +209,7 @@ class Objective:
         shapes = attention.shapes(X.n_features)
         self.held = {name: np.zeros(shapes[name]) for name in HELD} if held is None else held
         self.layout = ParameterLayout(
-            {name: shape for name, shape in shapes.items() if name not in HELD}
+            {name: shape for name, shape in shapes.items() if name not in self.held}
             | pooling.shapes(attention.n_features_out)
             | {"coef": (n_outputs, k), "intercept": (n_outputs,)}
         )

@@ -2,6 +2,7 @@
 
 import warnings
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 from sklearn.base import (
@@ -27,8 +28,8 @@ from ._random import generator
 from ._runtime import one_blas_thread
 from ._targets import is_certainly_per_token, is_per_token, plain, scored_tokens
 from .attention import INITS, MASKS, Attention
-from .losses import LOSSES
-from .pooling import POOLINGS, MeanPooling
+from .losses import LOSSES, ReconstructionError
+from .pooling import POOLINGS, MeanPooling, StatsPooling
 from .ragged import RaggedArray
 from .solvers import SOLVERS, minimize
 
@@ -37,6 +38,8 @@ __all__ = ["AttentionContextualizer"]
 WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
 FEW_TOKENS = 32  # up to so many, nothing is spent on preparing for more
 MANY_TOKENS = 2**12  # from which on transform starts threads
+RECONSTRUCTION = "reconstruction"
+ERROR_STATISTICS = StatsPooling()  # of the errors of a set's tokens
 SCALER_BATCH = 2**18  # values whose mean and variance are taken at once
 HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
 
@@ -75,9 +78,10 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
     scale : float, default=None
         Factor of the scores; ``1 / sqrt(d_k)`` where None.
     loss : str, default="auto"
-        ``"log_loss"``, ``"squared_error"``, ``"huber"``, ``"poisson"`` or ``"gamma"``.
-        ``"auto"`` goes by the dtype of y, never by its values: ``"squared_error"`` for floats,
-        else ``"log_loss"``.
+        ``"log_loss"``, ``"squared_error"``, ``"huber"``, ``"poisson"``, ``"gamma"`` or
+        ``"reconstruction"``, which needs no y and uses none: every token is predicted from the
+        others of its set (see Notes). ``"auto"`` goes by the dtype of y, never by its values:
+        ``"squared_error"`` for floats, else ``"log_loss"``; ``"reconstruction"`` without y.
     alpha : float, default=1e-3
         Strength of the L2 penalty. It matters more than any other choice and no single value
         works everywhere: tasks where tokens interact want 1e-3 or less, a few hundred wide bags
@@ -92,8 +96,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         ``"lbfgs"``, or ``"bfgs"``, ``"cg"``, ``"newton-cg"``, ``"tnc"`` or ``"slsqp"`` of
         ``scipy.optimize.minimize``.
     max_iter : int, default=200
-        Largest number of iterations; with 0 the parameters stay where they start, and y may be
-        None.
+        Largest number of iterations; with 0 the parameters stay where they start, and
+        ``loss="auto"`` without y has no head.
     tol : float or None, default=1e-4
         Converged when no entry of the gradient is larger. With None the fit has a budget of
         `max_iter` iterations, and no ConvergenceWarning tells that it ended by it.
@@ -126,7 +130,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         of a set the weights ``softmax(contextualize([tokens])[0] @ q)``.
     coef_ : ndarray of shape (n_outputs, n_features_out)
         Weights of the linear head on the pooled output, in units of y. One output for two
-        classes.
+        classes; of shape (n_features, n_heads * d_v) for ``"reconstruction"``.
     intercept_ : ndarray of shape (n_outputs,)
         Bias of the head, in units of y.
     classes_ : ndarray of shape (n_classes,)
@@ -136,7 +140,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
     loss_ : float
         The objective at the learned parameters: the weighted mean loss plus
         ``alpha / 2 (|W_Q|^2 + |W_K|^2 + |W_V|^2 + |coef|^2)``, in standardised units of y for
-        ``"squared_error"`` and ``"huber"``.
+        ``"squared_error"`` and ``"huber"``; without W_Q and W_K for ``"reconstruction"``.
     loss_curve_ : list of float
         The objective at the start and after each iteration.
     n_iter_ : int
@@ -174,6 +178,21 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
     self-weights. Computed on the sets as they are, without padding: a set's output depends on no
     other set. Token weights w of a RaggedArray count a token w times. An evaluation of the
     objective is O(sum n_i^2 (d_k + d_v) n_heads) time; memory does not grow with n_i^2.
+
+    With ``loss="reconstruction"`` no token attends to itself, and the head maps each token's
+    contextual vector to the token itself, standardised. The loss is half the squared error,
+    averaged over features and tokens; sets of fewer than two tokens have no part in it. W_V and
+    the head are learned, while W_Q and W_K stay where they start, outside the penalty. For the
+    query is the very token that is to be predicted: when it was learned, it chose the others so
+    that they spelled the token out, and a token unlike the others was no longer seen. On matching
+    pairs (500 and 1000 sets) a random forest on the output had .55 accuracy then, and has .85. For
+    the same reason the head does not read the score statistics, though the output has them.
+
+    The output has the pooled contextual vectors, and beside them the mean, standard deviation,
+    minimum and maximum over the set of its tokens' errors, each the root of the mean square over
+    features. With ``pooling=None`` it has each token's contextual vector and its error. A token
+    alone in its set is predicted by the intercept. Nothing is learned of a pooling: the query of
+    ``"attention"`` stays at 0, which is the mean.
 
     References
     ----------
@@ -237,19 +256,23 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         self.random_state = random_state
         self.verbose = verbose
 
+    _learns_without_y = True
+
     def __sklearn_is_fitted__(self):
         return hasattr(self, "W_Q_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
+        tags.target_tags.required = not (
+            self._learns_without_y and self.loss in ("auto", RECONSTRUCTION)
+        )
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     # Learning
 
     def fit(self, X, y=None, *, sample_weight=None):
-        """Learn the projections and the head from the targets of sets.
+        """Learn the projections and the head from targets, or without any from the sets alone.
 
         Parameters
         ----------
@@ -260,7 +283,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             ``pooling=None`` also a target per token: a list, object array or Series of arrays of
             shape (n_tokens,) or (n_tokens, n_outputs), or a RaggedArray. A token whose target is
             missing (NaN, None, pandas.NA or masked) is not scored, and serves the others as
-            context. None only with ``max_iter=0``.
+            context. None with ``loss="reconstruction"``, which is ``"auto"`` without y, or with
+            ``max_iter=0``.
         sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
             Weights of the sets, 0 or more; a set of weight 0, or without a token that is scored,
             is left out altogether. Where y has a target per token, also a weight for each of
@@ -274,13 +298,18 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         """
         self._check_parameters()
         given = read_sets(self, X, reset=True)
-        ragged = self._ready(given, self.mask)
-        if y is None and self.max_iter > 0:
+        reconstructs = self._reconstructs(y)
+        mask = "exclude_self" if reconstructs else self.mask
+        ragged = self._ready(given, mask)
+        if reconstructs:
+            y = None
+        elif y is None and self.max_iter > 0:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None. Only with max_iter=0, where nothing is learned, can it be left out."
+                "is None. Only with max_iter=0, where nothing is learned, can it be left out"
+                + (", or with loss='reconstruction'." if self._learns_without_y else ".")
             )
-        per_token = self._has_token_targets(y, sample_weight)
+        per_token = reconstructs or self._has_token_targets(y, sample_weight)
         rows = counts = None
         if per_token:
             y, rows, weight = scored_tokens(y, sample_weight, given)
@@ -311,28 +340,31 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 UserWarning,
                 stacklevel=2,
             )
-        attention, pooling = self._parts()
+        attention, pooling = self._parts(mask)
         rng = generator(self.random_state)
         self._per_token = per_token
-        if y is None:
+        if y is None and not reconstructs:
             for name in HEAD:  # of an earlier fit
                 self.__dict__.pop(name, None)
             self._standardise(ragged, weight)
             start = self._start(attention, pooling, ragged.n_features, rng)
             self._store(attention, pooling, start)
             return self
-        loss, y, n_outputs, weight = self._targets(y, weight, counts)
+        if not reconstructs:
+            loss, y, n_outputs, weight = self._targets(y, weight, counts)
         self._standardise(
             ragged, weight if rows is None else _mean_of_set(weight, counts, rows, ragged)
         )
+        if reconstructs:
+            loss, y, n_outputs = self._own_targets(ragged.values[rows])
         start = self._start(attention, pooling, ragged.n_features, rng)
-        held = {name: start[name] for name in HELD}
+        held = {name: start[name] for name in (*HELD, *(("W_Q", "W_K") if reconstructs else ()))}
         objective = Objective(
             ragged,
             y,
             weight,
             n_outputs,
-            attention,
+            replace(attention, score_statistics=False) if reconstructs else attention,
             pooling or MeanPooling(),
             loss,
             self.alpha,
@@ -351,7 +383,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 tol=0.0 if self.tol is None else self.tol,
                 max_iter=self.max_iter,
             )
-        params = objective.layout.unpack(result.theta) | held
+        params = start | objective.layout.unpack(result.theta) | held
         self._store(attention, pooling, params, loss, result)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
@@ -391,7 +423,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 raise ValueError(f"{name} must be finite and 0 or more, but is {value}.")
         for name, names in (
             ("mask", (None, *MASKS)),
-            ("loss", ("auto", *LOSSES)),
+            ("loss", ("auto", *LOSSES, RECONSTRUCTION)),
             ("solver", tuple(SOLVERS)),
             ("empty", EMPTY),
         ):
@@ -415,13 +447,38 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 f"{type(self.init).__name__}."
             )
 
-    def _parts(self):
+    def _reconstructs(self, y):
+        """Whether the tokens are their own targets; refuses what does not go with that."""
+        if self.loss == "auto":
+            reconstructs = self._learns_without_y and y is None and self.max_iter > 0
+        else:
+            reconstructs = self.loss == RECONSTRUCTION
+        if reconstructs and self.mask not in (None, "exclude_self"):
+            raise ValueError(
+                "loss='reconstruction' predicts each token from all others of its set, so mask "
+                f"must be None or 'exclude_self', but is {self.mask!r}."
+            )
+        if reconstructs and self.class_weight is not None:
+            raise ValueError(
+                "class_weight goes with loss='log_loss', but the loss is 'reconstruction'."
+            )
+        return reconstructs
+
+    def _own_targets(self, tokens):
+        """Loss, targets and number of outputs where tokens (n, n_features) are to be predicted."""
+        self.__dict__.pop("classes_", None)  # of an earlier fit on labels
+        n_outputs = tokens.shape[1]
+        self._y_mean, self._y_scale, self._y_ndim = np.zeros(n_outputs), np.ones(n_outputs), 2
+        targets = (tokens - self.token_mean_) / self.token_scale_
+        return ReconstructionError(), targets, n_outputs
+
+    def _parts(self, mask):
         """The layers by name; the pooling None where tokens are wanted."""
         attention = Attention(
             int(self.n_heads),
             int(self.d_k),
             int(self.d_v),
-            self.mask,
+            mask,
             self.score_statistics,
             self.scale,
         )
@@ -436,8 +493,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         """Sets without the tokens of weight 0, checked against the mask."""
         ragged = ragged.drop_zero_weights()
         if ragged.weights is not None and mask in ("causal", "exclude_self"):
+            what = f"mask={mask!r}" if self.mask == mask else "loss='reconstruction'"
             raise ValueError(
-                f"Token weights other than 0 and 1 have no meaning with mask={mask!r}: "
+                f"Token weights other than 0 and 1 have no meaning with {what}: "
                 "which copy of a token would see which? Repeat the tokens instead."
             )
         if self.empty == "error":
@@ -610,6 +668,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             setattr(self, name + "_", params.pop(name))
         k = attention.n_features_out
         self._n_features_out = k if pooling is None else pooling.n_features_out(k)
+        if isinstance(loss, ReconstructionError):
+            self._n_features_out += 1 if pooling is None else ERROR_STATISTICS.n_features_out(1)
         if result is not None:
             self.coef_, self.intercept_ = params.pop("coef"), params.pop("intercept")
             if not hasattr(self, "classes_"):
@@ -653,10 +713,11 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         """
         if not hasattr(self, "W_Q_"):
             check_is_fitted(self)  # raises, at some cost
-        if self._layers[1] is None:
-            return self.contextualize(X)
         X = self._read(X)
-        out = self._pool(X)
+        reconstructs = isinstance(self._loss, ReconstructionError)
+        if self._layers[1] is None:
+            return self._tokens(X, with_errors=reconstructs)
+        out = self._pool_with_errors(X) if reconstructs else self._pool(X)
         if self.empty == "nan":
             out[X.lengths == 0] = np.nan
         return out
@@ -694,18 +755,57 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             indexed by set and token, whose columns are not those of X.
         """
         check_is_fitted(self)
-        X = self._read(X)
+        return self._tokens(self._read(X))
+
+    def _tokens(self, X, with_errors=False):
+        """Contextual vectors of the tokens of sets that were read, each with its error if asked."""
         attention, _ = self._layers
         folded = self._folded(attention, X)
-        out = np.empty((X.n_tokens, attention.n_features_out), X.dtype)
+        k = attention.n_features_out
+        out = np.empty((X.n_tokens, k + with_errors), X.dtype)
 
         def work(*share):
             for chunk in self._chunks(X, attention, None, share):
                 tokens, _ = attention.forward(folded, chunk.block)
-                out[chunk.rows] = tokens.reshape(-1, out.shape[1])
+                out[chunk.rows, :k] = tokens.reshape(-1, k)
+                if with_errors:
+                    out[chunk.rows, k:] = self._errors(tokens, chunk).reshape(-1, 1)
 
         self._run(work, X)
         return RaggedArray(out, X.offsets, X.weights)
+
+    def _pool_with_errors(self, X):
+        """Pooled vectors of sets that were read, and statistics of their tokens' errors."""
+        attention, pooling = self._layers
+        folded = self._folded(attention, X)
+        out = np.empty((len(X), self._n_features_out), X.dtype)
+
+        def work(*share):
+            for chunk in self._chunks(X, attention, None, share):
+                tokens, _ = attention.forward(folded, chunk.block)
+                parts = (
+                    (pooling, self.pooling_params_, tokens),
+                    (
+                        ERROR_STATISTICS,
+                        {},
+                        self._errors(tokens, chunk),
+                    ),
+                )
+                out[chunk.sets] = np.hstack(
+                    [
+                        part.forward(params, RaggedArray.from_block(values, chunk.weights))[0]
+                        for part, params, values in parts
+                    ]
+                )
+
+        self._run(work, X)
+        return out
+
+    def _errors(self, tokens, chunk):
+        """How far off each token of a chunk is predicted, (b, n, 1): root mean square."""
+        Z = tokens[..., : self.coef_.shape[1]]  # without the score statistics
+        raw = Z @ self.coef_.T + self.intercept_  # (b, n, n_features), in float64
+        return np.sqrt(np.mean((raw - chunk.block.X) ** 2, axis=-1, keepdims=True))
 
     def attention_weights(self, X):
         """Attention weights of every set, per head; asking never changes `transform`.

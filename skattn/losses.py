@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, xlogy
 
-__all__ = ["LOSSES", "GammaLoss", "HuberLoss", "LogLoss", "PoissonLoss", "SquaredError"]
+__all__ = [
+    "LOSSES",
+    "GammaLoss",
+    "HuberLoss",
+    "LogLoss",
+    "PoissonLoss",
+    "ReconstructionError",
+    "SquaredError",
+]
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,25 @@ class SquaredError(_Elementwise):
     def _elements(self, y, raw):
         error = raw - y
         return error**2 / 2, error
+
+
+@dataclass(frozen=True)
+class ReconstructionError(_Elementwise):
+    """Half the squared error, (raw - y)^2 / 2, averaged over the features of a token.
+
+    Not in ``LOSSES``, for its targets are the tokens themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn.losses import ReconstructionError
+    >>> ReconstructionError().loss_gradient(np.zeros((1, 2)), np.array([[3.0, 1.0]]), np.ones(1))
+    (array([2.5]), array([[1.5, 0.5]]))
+    """
+
+    def _elements(self, y, raw):
+        error = raw - y
+        return error**2 / (2 * y.shape[1]), error / y.shape[1]
 
 
 @dataclass(frozen=True)

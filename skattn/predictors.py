@@ -20,6 +20,8 @@ __all__ = ["AttentionClassifier", "AttentionRegressor"]
 class _Predictor(AttentionContextualizer):
     """What both have beside the contextualizer."""
 
+    _learns_without_y = False
+
     def _check_parameters(self):
         super()._check_parameters()
         allowed = [

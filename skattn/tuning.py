@@ -119,6 +119,8 @@ class AttentionContextualizerCV(AttentionContextualizer):
         self.random_state = random_state
         self.verbose = verbose
 
+    _learns_without_y = False
+
     @property
     def alpha(self):
         """The penalty of the fit on all sets."""
@@ -153,6 +155,12 @@ class AttentionContextualizerCV(AttentionContextualizer):
         if alphas.size == 0 or not np.all(np.isfinite(alphas) & (alphas > 0)):
             raise ValueError(f"alphas must be numbers above 0, but are {self.alphas!r}.")
         self._check_parameters()
+        if self.loss == "reconstruction":
+            raise ValueError(
+                f"{type(self).__name__} chooses alpha by the score of a prediction of y, but "
+                "loss='reconstruction' predicts tokens. Use AttentionContextualizer, and choose "
+                "its alpha by what follows it."
+            )
         if y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "

@@ -167,7 +167,11 @@ def test_every_parameter_has_a_default_and_a_docstring():
 @pytest.mark.parametrize(
     ("params", "y", "match"),
     [
-        ({}, None, "requires y to be passed, but the target y is None.*max_iter=0"),
+        (
+            {"loss": "log_loss"},
+            None,
+            "requires y to be passed, but the target y is None.*max_iter=0",
+        ),
         ({}, [0, 1], r"inconsistent numbers of samples: \[12, 2\]"),
         ({}, np.zeros(12, int), "at least two classes, but y holds one class, .*0"),
         ({}, ["a"] * 12, "one class, .*'a'"),
