@@ -1,4 +1,4 @@
-"""Small sets with known answers: three that only interactions solve, and digits in bags.
+"""Small sets with known answers: five that only interactions solve, and digits in bags.
 
 Every function returns X as a list of float64 arrays of shape (n_tokens, n_features), one per
 set, in the form that `skattn.AttentionContextualizer` reads. Two calls with different seeds draw
@@ -9,7 +9,14 @@ import numpy as np
 
 from ._random import generator
 
-__all__ = ["load_digit_bags", "make_distinct_counts", "make_lookup", "make_matching_pairs"]
+__all__ = [
+    "load_digit_bags",
+    "make_distinct_counts",
+    "make_lookup",
+    "make_matching_pairs",
+    "make_odd_one_out",
+    "make_word_senses",
+]
 
 
 def make_lookup(n_samples=500, *, random_state=None):
@@ -179,6 +186,122 @@ def make_distinct_counts(n_samples=500, *, n_features=8, random_state=None):
         repeats = rng.integers(n_items, size=n_tokens - n_items)
         X.append(items[rng.permutation(np.concatenate([np.arange(n_items), repeats]))])
     return X, n_distinct.astype(np.float64)
+
+
+def make_word_senses(n_samples=400, *, per_token=True, random_state=None):
+    """Sentences with one ambiguous word, whose sense the other words decide.
+
+    A token is the vector of a word, 16 features. The vocabulary is the same in every call: four
+    ambiguous words with two senses each; for each sense two words that betray it, 16 cues in all;
+    and 20 others; all of them random directions. A sentence holds, in random order, one ambiguous
+    word; a cue for each of the four, that one and those that are absent, of a sense that is drawn
+    for each on its own; and 2 to 6 of the others.
+
+    Parameters
+    ----------
+    n_samples : int, default=400
+        How many sentences.
+    per_token : bool, default=True
+        Whether there is a label for each token, None where the word is not ambiguous, or one for
+        each sentence.
+    random_state : int, RandomState, Generator or None, default=None
+        Seeds the draw.
+
+    Returns
+    -------
+    X : list of ndarray of shape (n_tokens, 16)
+        The sentences, of 7 to 11 words each.
+    y : list of ndarray of shape (n_tokens,), or ndarray of shape (n_samples,)
+        0 or 1, the sense of the ambiguous word; object arrays that hold None for all other words
+        where `per_token`.
+
+    Notes
+    -----
+    The ambiguous word has one vector in both senses, and each sense in half of the sentences: its
+    own token says nothing, whatever is made of it. The rest of the sentence says little: it holds
+    a cue for every ambiguous word, and three of the four are about words that are not there.
+    Only the two together tell, by a query from the word to its own cues.
+
+    Examples
+    --------
+    >>> from skattn.datasets import make_word_senses
+    >>> X, y = make_word_senses(2, random_state=0)
+    >>> [len(x) for x in X]
+    [11, 7]
+    >>> y[1]
+    array([None, None, None, None, None, None, 1], dtype=object)
+    """
+    n_words, n_senses, n_cues, n_features = 4, 2, 2, 16
+    language = np.random.default_rng(0)  # of its own: every call speaks it
+    words = _directions(language, n_words, n_features)
+    cues = _directions(language, n_words * n_senses * n_cues, n_features)
+    cues = cues.reshape(n_words, n_senses, n_cues, n_features)
+    others = _directions(language, 20, n_features)
+    rng = generator(random_state)
+    X, labels, senses = [], [], np.empty(n_samples, dtype=np.int64)
+    for i in range(n_samples):
+        word, sense = rng.integers(n_words), rng.integers(n_senses, size=n_words)
+        betray = cues[np.arange(n_words), sense, rng.integers(n_cues, size=n_words)]
+        rest = others[rng.integers(len(others), size=rng.integers(2, 6, endpoint=True))]
+        sentence = np.vstack([words[[word]], betray, rest])
+        order = rng.permutation(len(sentence))
+        X.append(sentence[order])
+        senses[i] = sense[word]
+        labels.append(np.where(order == 0, senses[i], None))
+    return X, labels if per_token else senses
+
+
+def make_odd_one_out(n_samples=500, *, n_features=6, noise=0.18, random_state=None):
+    """Sets of two crowds; the label says whether a token belongs to neither.
+
+    Every set has two centres of its own, random directions, and 4 to 6 tokens near each. In half
+    of the sets, on average, one of these tokens is moved to a third direction of its own.
+
+    Parameters
+    ----------
+    n_samples : int, default=500
+        How many sets.
+    n_features : int, default=6
+        Dimension of the space.
+    noise : float, default=0.18
+        Standard deviation of each feature of a token around its centre.
+    random_state : int, RandomState, Generator or None, default=None
+        Seeds the draw.
+
+    Returns
+    -------
+    X : list of ndarray of shape (n_tokens, n_features)
+        The sets, of 8 to 12 tokens each.
+    y : ndarray of shape (n_samples,)
+        1 where a token of the set belongs to neither crowd, else 0.
+
+    Notes
+    -----
+    One token alone says nothing: in both classes it is a random direction with noise. And X and
+    -X have the same law and the same label, so that a mean-pooled linear read-out of plain
+    attention stays at chance. What tells is how well each token is predicted from the others of
+    its set, with no label at all: ``AttentionContextualizer(loss="reconstruction")``. A linear
+    model of pooled statistics sees a part of it, the larger spread.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn.datasets import make_odd_one_out
+    >>> X, y = make_odd_one_out(100, noise=0, random_state=0)
+    >>> [len(np.unique(x.round(9), axis=0)) for x in X] == (2 + y).tolist()
+    True
+    """
+    rng = generator(random_state)
+    y = rng.integers(2, size=n_samples)
+    X = []
+    for has_odd_one in y:
+        of_centre = np.repeat([0, 1], rng.integers(4, 6, endpoint=True, size=2))
+        if has_odd_one:
+            of_centre[rng.integers(len(of_centre))] = 2
+        tokens = _directions(rng, 3, n_features)[of_centre]
+        tokens += noise * rng.normal(size=tokens.shape)
+        X.append(rng.permutation(tokens))
+    return X, y
 
 
 def load_digit_bags(

@@ -1,5 +1,7 @@
 """The generators make what their docstrings say, and what the docstrings prove."""
 
+import functools
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -8,15 +10,23 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skattn import AttentionContextualizer
+from skattn import AttentionClassifier, AttentionContextualizer
 from skattn.datasets import (
     load_digit_bags,
     make_distinct_counts,
     make_lookup,
     make_matching_pairs,
+    make_odd_one_out,
+    make_word_senses,
 )
 
-MAKERS = [make_lookup, make_matching_pairs, make_distinct_counts]
+MAKERS = [
+    make_lookup,
+    make_matching_pairs,
+    make_distinct_counts,
+    make_odd_one_out,
+    functools.partial(make_word_senses, per_token=False),
+]
 
 
 def pooled_statistics(X):
@@ -133,6 +143,75 @@ def test_distinct_counts_are_the_numbers_of_distinct_rows():
     assert [len(np.unique(x, axis=0)) for x in X] == y.tolist()
     assert y.dtype == np.float64
     assert {len(x) for x in X} == set(range(4, 13))
+
+
+def test_word_senses_are_those_of_the_cues_for_the_ambiguous_word():
+    X, y = make_word_senses(3000, random_state=0)
+    _, senses = make_word_senses(3000, per_token=False, random_state=0)
+    assert {len(x) for x in X} == set(range(7, 12))
+    labels = np.concatenate(y)
+    is_word = labels != None  # noqa: E711
+    assert [len(a) for a in y] == [len(x) for x in X] and is_word.sum() == 3000
+    np.testing.assert_array_equal(labels[is_word].astype(int), senses)
+    tokens = np.vstack(X)
+    vectors, word = np.unique(tokens[is_word], axis=0, return_inverse=True)
+    assert len(vectors) == 4
+    others, other = np.unique(tokens[~is_word], axis=0, return_inverse=True)
+    assert len(others) == 16 + 20
+    # of the words beside an ambiguous one, four never stand with its one sense: the other's cues
+    beside = np.zeros((4, 2, len(others)))
+    of_sentence = np.repeat(np.arange(3000), [len(x) for x in X])
+    np.add.at(beside, (word[of_sentence[~is_word]], senses[of_sentence[~is_word]], other), 1)
+    assert ((beside == 0).sum(axis=2) == 2).all()
+    assert (beside.sum(axis=(0, 1)) > 0).all()
+
+
+def test_own_token_of_an_ambiguous_word_says_nothing_and_its_sentence_all():
+    (X, y), (X_test, y_test) = (
+        make_word_senses(n, random_state=seed) for n, seed in ((400, 0), (1000, 1))
+    )
+
+    def own(X, y):
+        return np.vstack([x[labels != None] for x, labels in zip(X, y, strict=True)])  # noqa: E711
+
+    senses, senses_test = (
+        make_word_senses(n, per_token=False, random_state=seed)[1]
+        for n, seed in ((400, 0), (1000, 1))
+    )
+    for model in pooled_baselines():
+        accuracy = model.fit(own(X, y), senses).score(own(X_test, y_test), senses_test)
+        assert abs(accuracy - 0.5) < 0.05
+        pooled = model.fit(pooled_statistics(X), senses)
+        assert pooled.score(pooled_statistics(X_test), senses_test) < 0.8
+    model = AttentionClassifier(pooling=None, random_state=0).fit(X, y)
+    assert model.score(X_test, y_test) >= 0.97
+
+
+def test_the_odd_one_out_is_in_neither_crowd():
+    X, y = make_odd_one_out(300, noise=0.0, random_state=0)
+    for x, has_odd_one in zip(X, y, strict=True):
+        _, counts = np.unique(x.round(9), axis=0, return_counts=True)
+        assert len(counts) == 2 + has_odd_one
+        assert (counts == 1).sum() == has_odd_one
+    X, y = make_odd_one_out(300, n_features=4, random_state=0)
+    assert {len(x) for x in X} == set(range(8, 13))
+    assert X[0].shape[1] == 4
+    assert abs(y.mean() - 0.5) < 0.1
+
+
+def test_reconstruction_finds_the_odd_one_out_where_supervised_attention_does_not():
+    (X, y), (X_test, y_test) = (
+        make_odd_one_out(500, random_state=0),
+        make_odd_one_out(1000, random_state=1),
+    )
+    attention = AttentionContextualizer(random_state=0).fit(X)
+    head = RandomForestClassifier(random_state=0).fit(attention.transform(X), y)
+    assert head.score(attention.transform(X_test), y_test) >= 0.83
+    for model in pooled_baselines():
+        accuracy = model.fit(pooled_statistics(X), y).score(pooled_statistics(X_test), y_test)
+        assert accuracy < 0.79
+    plain = AttentionClassifier(score_statistics=False, alpha=0.01, random_state=0).fit(X, y)
+    assert plain.score(X_test, y_test) < 0.57
 
 
 def test_digit_bags_are_balanced_and_labelled_by_what_they_hold():
