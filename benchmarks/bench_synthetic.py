@@ -1,11 +1,13 @@
-"""What attention learns on the four generated tasks, over several draws.
+"""What attention learns on the six generated tasks, over several draws.
 
 Run as ``python -m benchmarks.bench_synthetic [--fast] [--draws N]``. Every draw has fresh
-training and test sets (500 and 1000; 150 or 300 and 500 bags of digits) and a fresh start of the
-optimiser. Alpha and pooling are tuned on folds of the training sets alone. Two scores on the test
-sets: that of the head the contextualizer was fitted with, and that of a pipeline which puts
-standardisation and a linear model of scikit-learn behind it. Prints one table and writes it to
-``benchmarks/results/synthetic.md``.
+training and test sets (500 and 1000; 150 or 300 and 500 bags of digits; 400 and 1000 sentences)
+and a fresh start of the optimiser. Alpha and pooling are tuned on folds of the training sets
+alone. Two scores on the test sets: that of the head the contextualizer was fitted with, and that
+of a pipeline which puts standardisation and a linear model of scikit-learn behind it. Word senses
+have a label per token, and the pipeline's model sees the ambiguous token's vector. Where nothing
+but the sets is learned from, by reconstruction, a random forest stands behind. Prints one table
+and writes it to ``benchmarks/results/synthetic.md``.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import scipy
 import sklearn
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import accuracy_score, r2_score
@@ -27,12 +30,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
-from skattn import AttentionContextualizer, __version__
+from skattn import AttentionClassifier, AttentionContextualizer, __version__
 from skattn.datasets import (
     load_digit_bags,
     make_distinct_counts,
     make_lookup,
     make_matching_pairs,
+    make_odd_one_out,
+    make_word_senses,
 )
 
 RESULTS = Path(__file__).parent / "results" / "synthetic.md"
@@ -47,6 +52,16 @@ def pool_mean(X):
 def pool_stats(X):
     """Mean, deviation, minimum, maximum and number of each set's tokens."""
     return np.array([np.hstack([x.mean(0), x.std(0), x.min(0), x.max(0), len(x)]) for x in X])
+
+
+def own_token(tokens, i):
+    """The vector of one token alone."""
+    return tokens[i]
+
+
+def own_and_others(tokens, i):
+    """The vector of one token, and the mean of the others of its set."""
+    return np.hstack([tokens[i], np.delete(tokens, i, axis=0).mean(axis=0)])
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,8 @@ def digits(seed, n_train, n_test):
 
 LOOKUP = Task("lookup", two_draws(make_lookup), 500, 1000)
 MATCHING = Task("matching pairs", two_draws(make_matching_pairs), 500, 1000)
+ODD_ONE = Task("odd one out", two_draws(make_odd_one_out), 500, 1000)
+SENSES = Task("word senses", two_draws(make_word_senses), 400, 1000)
 COUNTS = Task("distinct counts", two_draws(make_distinct_counts), 500, 1000, r2_score)
 DIGITS = Task("digit bags", digits, 150, 500)
 MORE_DIGITS = Task("300 digit bags", digits, 300, 500)
@@ -103,13 +120,17 @@ MORE_DIGITS = Task("300 digit bags", digits, 300, 500)
 
 @dataclass(frozen=True)
 class Row:
-    """A model on a task: a pooling function, or parameters and a grid of the contextualizer."""
+    """A model on a task: a pooling function, or parameters and a grid of the contextualizer.
+
+    Behind the latter stands the task's linear model, or what `head` makes.
+    """
 
     task: Task
     label: str
     params: dict = field(default_factory=dict)
     grid: dict = field(default_factory=dict)
     pool: callable = None
+    head: callable = None
 
     def run(self, seed):
         """Scores of the own head and of the pipeline, seconds, and how the fit ended."""
@@ -121,8 +142,9 @@ class Row:
             model = make_pipeline(*steps).fit(X, y)
             seconds = time.perf_counter() - start
             return {"pipeline": task.score(y_test, model.predict(X_test)), "seconds": seconds}
+        head = task.head() if self.head is None else self.head(seed)
         model = make_pipeline(
-            AttentionContextualizer(random_state=seed, **self.params), StandardScaler(), task.head()
+            AttentionContextualizer(random_state=seed, **self.params), StandardScaler(), head
         )
         start = time.perf_counter()
         found = {}
@@ -136,16 +158,67 @@ class Row:
             model.fit(X, y)
         seconds = time.perf_counter() - start
         attention = model[0]
-        raw = attention.transform(X_test) @ attention.coef_.T + attention.intercept_
-        own = attention.classes_[(raw[:, 0] > 0).astype(int)] if task.is_classification else raw
-        return {
-            "own": task.score(y_test, own),
+        result = {
             "pipeline": task.score(y_test, model.predict(X_test)),
             "seconds": seconds,
             "n_iter": attention.n_iter_,
             "converged": attention.converged_,
             "found": found,
         }
+        if attention.loss == "reconstruction":  # whose head says nothing of y
+            return result
+        raw = attention.transform(X_test) @ attention.coef_.T + attention.intercept_
+        own = attention.classes_[(raw[:, 0] > 0).astype(int)] if task.is_classification else raw
+        return result | {"own": task.score(y_test, own)}
+
+
+class TokenRow(Row):
+    """A model on a task with labels of tokens; a pooling function sees a set and a position."""
+
+    def run(self, seed):
+        """As `Row.run`; the linear model sees what the tokens have become that have a label."""
+        task = self.task
+        X, y, X_test, y_test = task.draw(seed, task.n_train, task.n_test)
+        start = time.perf_counter()
+        if self.pool is not None:
+            model = make_pipeline(StandardScaler(), task.baseline(seed))
+            train, test = (self._labelled(*data) for data in ((X, y), (X_test, y_test)))
+            model.fit(*train)
+            seconds = time.perf_counter() - start
+            return {"pipeline": model.score(*test), "seconds": seconds}
+        attention = AttentionClassifier(pooling=None, random_state=seed, **self.params).fit(X, y)
+        seconds = time.perf_counter() - start
+        model = make_pipeline(StandardScaler(), task.head())
+        train, test = (
+            self._labelled(attention.transform(sets), labels)
+            for sets, labels in ((X, y), (X_test, y_test))
+        )
+        return {
+            "own": attention.score(X_test, y_test),
+            "pipeline": model.fit(*train).score(*test),
+            "seconds": seconds,
+            "n_iter": attention.n_iter_,
+            "converged": attention.converged_,
+        }
+
+    def _labelled(self, X, y):
+        """A vector and the label of each token that has one."""
+        pool = self.pool or own_token
+        found = [
+            (pool(tokens, i), labels[i])
+            for tokens, labels in zip(X, y, strict=True)
+            for i in np.flatnonzero(labels != None)  # noqa: E711, element by element
+        ]
+        vectors, labels = zip(*found, strict=True)
+        return np.array(vectors), np.array(labels)
+
+
+def forest(seed):
+    """The model behind what is learned without labels."""
+    return RandomForestClassifier(random_state=seed)
+
+
+UNSUPERVISED = {"loss": "reconstruction"}
 
 
 BOTH = {"pooling": ["mean", "max", "attention"], "alpha": [1e-3, 1e-2, 1e-1]}
@@ -160,6 +233,17 @@ ROWS = [
     Row(MATCHING, "max_iter=1000", {"max_iter": 1000}),
     Row(MATCHING, "score_statistics=False", {"score_statistics": False}),
     Row(MATCHING, "alpha tuned", grid={"alpha": ALPHAS}),
+    Row(MATCHING, "reconstruction + forest", UNSUPERVISED, head=forest),
+    Row(MATCHING, "the same, alpha=0.01", UNSUPERVISED | {"alpha": 0.01}, head=forest),
+    Row(ODD_ONE, "pooled statistics + LR", pool=pool_stats),
+    Row(ODD_ONE, "defaults"),
+    Row(ODD_ONE, "score_statistics=False", {"score_statistics": False}),
+    Row(ODD_ONE, 'pooling="stats"', {"pooling": "stats"}),
+    Row(ODD_ONE, "reconstruction + forest", UNSUPERVISED, head=forest),
+    TokenRow(SENSES, "own token + LR", pool=own_token),
+    TokenRow(SENSES, "own and mean of others + LR", pool=own_and_others),
+    TokenRow(SENSES, "one head", {"n_heads": 1}),
+    TokenRow(SENSES, "defaults"),
     Row(COUNTS, "pooled statistics + ridge", pool=pool_stats),
     Row(COUNTS, "defaults"),
     Row(COUNTS, 'pooling="sum"', {"pooling": "sum"}),
@@ -228,9 +312,10 @@ def report(lines, n_draws, found):
     return f"""# The generated tasks
 
 Accuracy on test sets (R² for distinct counts), mean ± standard deviation over {n_draws} draws.
-500 training and 1000 test sets a draw; 150 (300) and 500 bags of digits, from disjoint images.
-*Own head* is the linear head that the contextualizer was fitted with; *pipeline* puts
-standardisation and a linear model behind it. Seconds are those of a fit, search included. The
+500 training and 1000 test sets a draw; 150 (300) and 500 bags of digits, from disjoint images;
+400 and 1000 sentences, with a label for one token of each. *Own head* is the linear head that the
+contextualizer was fitted with; *pipeline* puts standardisation and a linear model behind it (a
+random forest where no label was learned from). Seconds are those of a fit, search included. The
 last column is the mean number of iterations (`max_iter` is 200 unless the row says otherwise, 500
 in the last one) and in how many draws the gradient came below `tol`.
 
