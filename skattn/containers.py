@@ -231,6 +231,8 @@ def _read_polars_frame(X, estimator):
     if listed:
         _refuse_more_columns(X.width, listed)
         return _read_polars(X.to_series(), estimator)
+    if X.width == 1 and X.to_series().dtype.base_type().__name__ == "String":
+        return _read_cells(X.to_series().to_list(), estimator)  # which says what it must hold
     return _read_array(X.to_numpy(), estimator)
 
 
@@ -267,7 +269,7 @@ def _refuse_more_columns(n_columns, listed):
 def is_table(X):
     """Whether X is a 2-D array or frame of numbers: one token a sample."""
     if any(is_from(X, *frame) for frame in FRAMES):
-        return not _set_columns(X)
+        return not _set_columns(X) and type(X).__name__ != "RecordBatch"  # strange to scikit-learn
     if getattr(X, "ndim", 0) != 2:
         return False
     return np.asarray(X).dtype.kind != "O" or not any(map(_is_cell, np.ravel(X)))

@@ -765,11 +765,12 @@ def _codes_of_keys(keys, index):
 
 
 def _ranks(column):
-    """Integers (n_rows,) in the order of a column's values, equal where these are."""
+    """Numbers (n_rows,) in the order of a column's values, equal where these are."""
     import pandas as pd
 
     _refuse_missing(column, column.isna().to_numpy(), "value to sort by")
-    return pd.factorize(column, sort=True)[0]
+    plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiubmM"
+    return column.to_numpy() if plain else pd.factorize(column, sort=True)[0]
 
 
 def _numbers(column):

@@ -167,10 +167,23 @@ def test_numeric_frames_are_one_token_a_sample_and_name_its_features(rng):
         assert_array_equal(as_ragged(frame).values, values)
         assert_array_equal(as_ragged(frame).lengths, [1, 1, 1, 1])
     with pytest.warns(UserWarning, match="identity"):
-        est = small().fit(frames[0], [0, 1, 0, 1])
-    assert est.feature_names_in_.tolist() == ["a", "b"]
+        batch = frames[1].to_batches()[0]
+        ests = [small().fit(frame, [0, 1, 0, 1]) for frame in (*frames, batch)]
+    for est in ests[:2]:
+        assert est.feature_names_in_.tolist() == ["a", "b"]
+    for est in ests:
+        assert est.n_features_in_ == 2
+        assert_array_equal(est.transform(values.tolist()), ests[0].transform(values.tolist()))
     with pytest.raises(ValueError, match="feature names"):
-        est.transform(pl.DataFrame(values, schema=["a", "c"]))
+        ests[0].transform(pl.DataFrame(values, schema=["a", "c"]))
+
+
+def test_text_that_looks_like_numbers_is_refused_in_every_frame():
+    texts = {"s": ["[[1, 2]]", "3"]}
+    frames = [pd.DataFrame(texts), optional("polars").DataFrame(texts)]
+    for frame in (*frames, optional("pyarrow").table(texts)):
+        with pytest.raises(ValueError, match="Cell 0 of the column holds '"):
+            as_ragged(frame)
 
 
 # Parquet
