@@ -528,19 +528,19 @@ def _is_cell(value):
     return hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict, set))
 
 
-def _are_alike(cells):
-    """Whether all cells are plain 2-D arrays of one float type and one width."""
+def _are_alike(cells, ndim=2):
+    """Whether all cells are plain arrays of so many axes, one float type and one width."""
     first = cells[0]
-    if type(first) is not np.ndarray or first.ndim != 2 or first.dtype.char not in "fd":
+    if type(first) is not np.ndarray or first.ndim != ndim or first.dtype.char not in "fd":
         return False
     if not first.dtype.isnative:
         return False
-    dtype, width = first.dtype, first.shape[1]
+    dtype, width = first.dtype, first.shape[-1]
     return all(
         type(cell) is np.ndarray
-        and cell.ndim == 2
+        and cell.ndim == ndim
         and cell.dtype == dtype
-        and cell.shape[1] == width
+        and cell.shape[-1] == width
         for cell in cells
     )
 
@@ -577,6 +577,8 @@ def _numeric(cell, i=None):
         _refuse_none(cell, i)
         raise ValueError(_RAGGED_ROWS.format(where)) from error
     if array.dtype == object and array.ndim:  # an array of arrays, as Parquet gives it back
+        if array.ndim == 1 and len(array) and _are_alike(array, ndim=1):
+            return np.concatenate(array).reshape(len(array), -1)
         _refuse_none(array, i)
         rows = [_numeric(row, i) for row in array]
         if len({row.shape for row in rows}) > 1:
