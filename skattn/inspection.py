@@ -517,7 +517,8 @@ def token_importance(estimator, X, *, method="weights", target=None, token_label
     """How much each token of each set matters for the decision, by up to three methods.
 
     The decision on a set is the raw prediction of the estimator's linear head, ``pooled @ coef_.T
-    + intercept_``, which transformers learn too: log-odds for two classes.
+    + intercept_``, which transformers learn too: log-odds for two classes. With ``pooling=None``
+    the head reads the mean of a set's tokens.
 
     Parameters
     ----------
@@ -635,6 +636,12 @@ def _decision_on(model, X, target):
             "with: fit it with targets, or ask for method='weights'."
         )
     coef, intercept = model.coef_, model.intercept_
+    if coef.shape[1] != model._n_features_out:
+        raise ValueError(
+            f"The head of this {type(model).__name__} reads {coef.shape[1]} columns, but a set's "
+            f"output has {model._n_features_out}: it predicts something else than a target of the "
+            "set, as one that learned from tokens alone. Ask for method='weights'."
+        )
     names = getattr(model, "classes_", np.arange(len(coef)))
     if len(names) == 2 and len(coef) == 1:  # log-odds of the second class
         coef, intercept = np.vstack([-coef, coef]), np.hstack([-intercept, intercept])

@@ -549,6 +549,14 @@ def test_without_a_head_only_weights_are_had(awkward_sets):
         token_importance(model, awkward_sets, method="shap")
 
 
+def test_a_head_that_reads_something_else_is_refused(awkward_sets):
+    model = AttentionContextualizer(**SMALL).fit(awkward_sets, LABELS)
+    model.coef_ = model.coef_[:, :6]  # of the ten columns of a set's output
+    with pytest.raises(ValueError, match="reads 6 columns, but a set's output has 10"):
+        token_importance(model, awkward_sets, method="gradient")
+    assert len(token_importance(model, awkward_sets).frame) == 34
+
+
 def test_leaving_out_too_much_is_refused(fitted):
     with pytest.raises(ValueError, match="20000 tokens.*multiplications.*gradient"):
         token_importance(fitted, [np.zeros((20_000, 3))], method="leave_one_out")
