@@ -3,6 +3,7 @@
 from .attention import scaled_dot_product_attention
 from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
+from .pairs import RaggedPair
 from .predictors import AttentionClassifier, AttentionRegressor
 from .preprocessing import PositionalEncoder, SetPooler, TokenEmbedder, TokenTransformer
 from .ragged import RaggedArray
@@ -16,6 +17,7 @@ __all__ = [
     "AttentionRegressor",
     "PositionalEncoder",
     "RaggedArray",
+    "RaggedPair",
     "SetPooler",
     "TokenEmbedder",
     "TokenTransformer",

@@ -27,6 +27,7 @@ LEVELS = {
     "losses": 0,
     "solvers": 0,
     "containers": 1,
+    "pairs": 1,
     "attention": 1,
     "pooling": 1,
     "_objective": 2,
@@ -41,7 +42,11 @@ LEVELS = {
     "distributed": 4,
     "display": 6,
 }
-SAME_LEVEL = {("predictors", "contextualizer"), ("_targets", "_input")}
+SAME_LEVEL = {
+    ("predictors", "contextualizer"),
+    ("_targets", "_input"),
+    ("pairs", "containers"),
+}
 
 # What is more than a matter of levels: these modules import no others than these.
 ONLY = {
@@ -58,6 +63,7 @@ ONLY = {
     "losses": set(),
     "solvers": set(),
     "containers": {"ragged", "_optional"},
+    "pairs": {"ragged", "containers"},
     "attention": {"ragged", "_optional"},
     "pooling": {"ragged"},
     "preprocessing": {"ragged", "containers", "pooling", "_input", "_output"},
