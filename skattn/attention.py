@@ -1,22 +1,24 @@
 """Scaled dot-product attention over sets: the formula, and its gradient.
 
-For the tokens X (n, d) of one set and one head of it::
+For the tokens X (n, d) of one set, those of its context C (m, d_c), and one head::
 
-    Q = X W_Q,  K = X W_K,  V = X W_V + b_V           (n, d_k), (n, d_k), (n, d_v)
-    S = Q K^T * scale (+ log w_j)                      (n, n), scale = 1 / sqrt(d_k)
-    A = softmax(S), row by row                         (n, n)
+    Q = X W_Q,  K = C W_K,  V = C W_V + b_V           (n, d_k), (m, d_k), (m, d_v)
+    S = Q K^T * scale (+ log w_j)                      (n, m), scale = 1 / sqrt(d_k)
+    A = softmax(S), row by row                         (n, m)
     Z = A V                                            (n, d_v)
 
-The kernels below work on b sets of one length n at a time, so that nothing is padded, and on a
-limited number of query rows r at a time, so that nothing of size n^2 outlives its chunk. Arrays of
-scores have the axes (b, r, n_heads, n): set, query, head, key. Three rearrangements make them
-fast, and all three are exact:
+In self-attention the set is its own context, C = X.
+
+The kernels below work on b sets of one length n and one length of context m at a time, so that
+nothing is padded, and on a limited number of query rows r at a time, so that nothing of size n m
+outlives its chunk. Arrays of scores have the axes (b, r, n_heads, m): set, query, head, key. Three
+rearrangements make them fast, and all three are exact:
 
 - softmax has base 2: ``exp(s) = 2^(s log2 e)``, and log2 e is folded into the projections;
 - rows are normalised last: U = 2^S is left as it is, and what is computed from it, of size r or
   r d_v, is divided by the row sums l, so that A = U / l is never formed;
 - a pooling that is linear in the tokens, ``pooled = sum_i p_i Z_i``, needs only the column sums
-  ``a_j = sum_i p_i A_ij``: ``pooled = (a X) W_V + (sum_j a_j) b_V``. V and Z never exist.
+  ``a_j = sum_i p_i A_ij``: ``pooled = (a C) W_V + (sum_j a_j) b_V``. V and Z never exist.
 """
 
 import math
@@ -152,13 +154,15 @@ def _fits(shape, target):
 
 
 class Block(NamedTuple):
-    """b sets of n tokens each, as the kernels take them.
+    """b sets of n tokens each, attending to m tokens each, as the kernels take them.
 
-    X (b, n, d) token vectors; weights (b, n) or None, the token weights by which a reported
-    self-weight is divided, and log2_weights (b, n) or None, which are added to the scores.
+    X (b, n, d) token vectors, and C (b, m, d_c) those they attend to, in self-attention X itself;
+    weights (b, m) or None, the token weights of C, by which a reported self-weight is divided,
+    and log2_weights (b, m) or None, which are added to the scores.
     """
 
     X: np.ndarray
+    C: np.ndarray
     weights: np.ndarray | None
     log2_weights: np.ndarray | None
 
@@ -166,7 +170,7 @@ class Block(NamedTuple):
 class Folded(NamedTuple):
     """Projections in the type of the data, with scale and log2 e folded in.
 
-    Either M (d, n_heads, d), the product W_Q W_K^T of each head, or W_Q and W_K.
+    Either M (d, n_heads, d_c), the product W_Q W_K^T of each head, or W_Q and W_K.
     """
 
     M: np.ndarray | None
@@ -178,27 +182,33 @@ class Folded(NamedTuple):
 
 @dataclass(frozen=True)
 class Attention:
-    """One layer of self-attention with several heads, on blocks of equal-length sets.
+    """One layer of attention with several heads, on blocks of equal-length sets.
 
     Parameters
     ----------
     n_heads, d_k, d_v : int
         Number of heads, and each one's width of queries and keys, and of values.
     mask : {"causal", "exclude_self", "diagonal"} or None, default=None
-        Which tokens a token attends to.
+        Which tokens a token attends to; None with a context.
     score_statistics : bool, default=True
         Whether each token also carries, per head, the log-sum-exp of its scores and its
         self-weight. They are even in X, so a mean-pooled linear head can learn labels that
-        X -> -X leaves as they are, and the mean self-weight counts distinct tokens.
+        X -> -X leaves as they are, and the mean self-weight counts distinct tokens. With a
+        context there is no self-weight.
     scale : float, default=None
         Factor of the scores; ``1 / sqrt(d_k)`` where None.
+    n_context_features : int, default=None
+        Number of features of the tokens that the sets attend to, their context; None is
+        self-attention.
     chunk_bytes : int, default=2**19
         Size of the scores that are held at a time.
 
     Notes
     -----
-    A token's output has n_heads * d_v columns of Z, then n_heads of log-sum-exp and n_heads of
-    self-weight. Where a token may attend to nothing, all of these are 0. O(sum n_i^2) time.
+    A token's output has n_heads * d_v columns of Z, then n_heads of log-sum-exp and, in
+    self-attention, n_heads of self-weight. Where a token may attend to nothing, be it that the
+    context has no tokens, all of these are 0. O(sum n_i m_i) time, with m_i = n_i in
+    self-attention.
 
     The log-sum-exp stands as it is. A factor of 0.3 was tried over ten draws of each generated
     task, test score with it and without: matching pairs .861 and .886 (alpha 1e-3), .959 and .976
@@ -222,22 +232,28 @@ class Attention:
     mask: str | None = None
     score_statistics: bool = True
     scale: float | None = None
+    n_context_features: int | None = None
     chunk_bytes: int = 2**19
 
     @property
     def n_features_out(self):
         """Number of columns of a token's output."""
-        return self.n_heads * (self.d_v + 2 * self.score_statistics)
+        return self.n_heads * (self.d_v + self.score_statistics + self._has_self_weights)
+
+    @property
+    def _has_self_weights(self):
+        return self.score_statistics and self.n_context_features is None
 
     # Parameters
 
     def shapes(self, n_features):
         """Shapes of the parameters by name."""
         H, d = self.n_heads, n_features
+        d_c = d if self.n_context_features is None else self.n_context_features
         return {
             "W_Q": (d, H * self.d_k),
-            "W_K": (d, H * self.d_k),
-            "W_V": (d, H * self.d_v),
+            "W_K": (d_c, H * self.d_k),
+            "W_V": (d_c, H * self.d_v),
             "b_V": (H * self.d_v,),
         }
 
@@ -245,7 +261,9 @@ class Attention:
         """Parameters to start from, drawn from `rng`.
 
         ``"tied"`` has W_Q = W_K, semi-orthogonal, at the scales 0.3, 1, 2 and 4 in turn over
-        heads: similar tokens attend to each other, from smoothly to sharply. ``"identity"``:
+        heads: similar tokens attend to each other, from smoothly to sharply. Where a token and
+        its context differ in their number of features, it is so for as many as both have, and
+        the projection of the others is drawn by itself. ``"identity"``:
         column j is the unit vector of feature j modulo d. ``"glorot"``: uniform, variance
         2 / (fan in + fan out).
         """
@@ -257,32 +275,36 @@ class Attention:
         """How many sets of n tokens have scores of at most `chunk_bytes`."""
         return max(1, self.chunk_bytes // max(1, n * n * self.n_heads * itemsize))
 
-    def _row_blocks(self, b, n, itemsize):
+    def _row_blocks(self, b, n, m, itemsize):
         """Slices of query rows; one that takes in all rows unless a single set is too long."""
-        row_bytes = max(1, b * n * self.n_heads * itemsize)
+        row_bytes = max(1, b * m * self.n_heads * itemsize)
         if b > 1 or n * row_bytes <= self.chunk_bytes:
             return [slice(0, n)]
         rows = max(1, LONG_FACTOR * self.chunk_bytes // row_bytes)
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
-    def block(self, X, weights=None):
-        """Describe sets X (b, n, d), token weights (b, n), for the kernels."""
+    def block(self, X, weights=None, C=None):
+        """Describe sets X (b, n, d) for the kernels, and what they attend to: C (b, m, d_c).
+
+        Without C to themselves. The token weights (b, m) are of what they attend to.
+        """
+        C = X if C is None else C
         if weights is None or self.mask == "diagonal":  # each copy of a token sees itself alone
-            return Block(X, None, None)
-        return Block(X, weights.astype(X.dtype), np.log2(weights).astype(X.dtype))
+            return Block(X, C, None, None)
+        return Block(X, C, weights.astype(X.dtype), np.log2(weights).astype(X.dtype))
 
     # Folding the parameters, and the gradient back through it
 
     def fold(self, params, dtype):
         """Fold scale and log2 e into the projections, once per evaluation."""
         H, d_k = self.n_heads, self.d_k
-        d = len(params["W_Q"])
+        d, d_c = len(params["W_Q"]), len(params["W_K"])
         W_Q, W_K = params["W_Q"] * (self._scale * LOG2_E), params["W_K"]
         M = None
-        if self._folds_keys(d):
+        if self._folds_keys(d_c):
             W_Q_by_head = W_Q.reshape(d, H, d_k).swapaxes(0, 1)  # (H, d, d_k)
-            W_K_by_head = W_K.reshape(d, H, d_k).transpose(1, 2, 0)  # (H, d_k, d)
-            M = (W_Q_by_head @ W_K_by_head).swapaxes(0, 1).astype(dtype)  # (d, H, d)
+            W_K_by_head = W_K.reshape(d_c, H, d_k).transpose(1, 2, 0)  # (H, d_k, d_c)
+            M = (W_Q_by_head @ W_K_by_head).swapaxes(0, 1).astype(dtype)  # (d, H, d_c)
         return Folded(
             M,
             W_Q.astype(dtype, copy=False),
@@ -294,13 +316,13 @@ class Attention:
     def unfold(self, params, d_folded):
         """Gradient of the parameters from that of the folded ones: dS/dM, then M = W_Q W_K^T."""
         H, d_k = self.n_heads, self.d_k
-        d = len(params["W_Q"])
+        d, d_c = len(params["W_Q"]), len(params["W_K"])
         out = {"W_V": d_folded["W_V"], "b_V": d_folded["b_V"]}
         if "M" in d_folded:
-            dM = d_folded["M"].reshape(d, H, d) * self._scale  # of S = scale X M X^T
-            W_Q, W_K = (params[name].reshape(d, H, d_k) for name in ("W_Q", "W_K"))
+            dM = d_folded["M"].reshape(d, H, d_c) * self._scale  # of S = scale X M C^T
+            W_Q, W_K = params["W_Q"].reshape(d, H, d_k), params["W_K"].reshape(d_c, H, d_k)
             out["W_Q"] = np.einsum("dhe,ehk->dhk", dM, W_K, optimize=True).reshape(d, -1)
-            out["W_K"] = np.einsum("dhe,dhk->ehk", dM, W_Q, optimize=True).reshape(d, -1)
+            out["W_K"] = np.einsum("dhe,dhk->ehk", dM, W_Q, optimize=True).reshape(d_c, -1)
         else:
             out["W_Q"] = d_folded["W_Q"] * self._scale  # dQ = dS K scale
             out["W_K"] = d_folded["W_K"] / LOG2_E  # dK = dS^T Q, with scale log2 e in Q
@@ -310,91 +332,95 @@ class Attention:
     def _scale(self):
         return 1 / math.sqrt(self.d_k) if self.scale is None else self.scale
 
-    def _folds_keys(self, n_features):
-        """Whether (X M) X^T, M = W_Q W_K^T, costs no more than Q K^T: n^2 d against n^2 d_k."""
-        return n_features <= self.d_k
+    def _folds_keys(self, d_c):
+        """Whether (X M) C^T, M = W_Q W_K^T, costs no more than Q K^T: n m d_c against n m d_k."""
+        return d_c <= self.d_k
 
-    def _grads_product(self, n_features):
-        """Whether dM = X^T (dS X) costs no more than dQ and dK: n^2 d against 2 n^2 d_k."""
-        return n_features <= 2 * self.d_k
+    def _grads_product(self, d_c):
+        """Whether dM = X^T (dS C) costs no more than dQ and dK: n m d_c against 2 n m d_k."""
+        return d_c <= 2 * self.d_k
 
     # The weights
 
-    def _scored(self, folded, X):
-        """Left and right factor of the scores, S = left @ right over (b, n_heads, n, n).
+    def _scored(self, folded, block):
+        """Left and right factor of the scores, S = left @ right over (b, n_heads, n, m).
 
-        With M the right factor is X^T for every head, so the heads stand as rows.
+        With M the right factor is C^T for every head, so the heads stand as rows.
         """
-        b, n, d = X.shape
+        X, C = block.X, block.C
+        (b, n, d), (_, m, d_c) = X.shape, C.shape
         H = self.n_heads
         if folded.M is not None:
-            XM = X.reshape(b * n, d) @ folded.M.reshape(d, H * d)
-            return XM.reshape(b, n, H, d), np.ascontiguousarray(X.swapaxes(1, 2))
+            XM = X.reshape(b * n, d) @ folded.M.reshape(d, H * d_c)
+            return XM.reshape(b, n, H, d_c), np.ascontiguousarray(C.swapaxes(1, 2))
         Q = (X.reshape(b * n, d) @ folded.W_Q).reshape(b, n, H, self.d_k)
-        K = (X.reshape(b * n, d) @ folded.W_K).reshape(b, n, H, self.d_k)
-        return Q, np.ascontiguousarray(K.transpose(0, 2, 3, 1))  # (b, H, d_k, n)
+        K = (C.reshape(b * m, d_c) @ folded.W_K).reshape(b, m, H, self.d_k)
+        return Q, np.ascontiguousarray(K.transpose(0, 2, 3, 1))  # (b, H, d_k, m)
 
     def _weights(self, folded, block, left, right, rows):
         """Unnormalised weights of some query rows: U = 2^(S - shift), and what they sum to.
 
-        Returns U (b, r, H, n); inverse row sums (b, r, H), 0 where a token attends to nothing;
-        log-sum-exp (b, r, H), natural, and normalised self-weight (b, r, H), or None twice
-        without score statistics. A_ij = U_ij * inverse_i.
+        Returns U (b, r, H, m); inverse row sums (b, r, H), 0 where a token attends to nothing;
+        log-sum-exp (b, r, H), natural, and normalised self-weight (b, r, H), each None where it
+        is not among the outputs. A_ij = U_ij * inverse_i.
         """
-        X = block.X
-        b, n, _ = X.shape
+        b, m, d_c = block.C.shape
         H, r = self.n_heads, rows.stop - rows.start
         left = left[:, rows]
-        U = np.empty((b, r, H, n), X.dtype)
+        U = np.empty((b, r, H, m), block.X.dtype)
         if folded.M is not None:
-            np.matmul(left.reshape(b, r * H, -1), right, out=U.reshape(b, r * H, n))
+            np.matmul(left.reshape(b, r * H, d_c), right, out=U.reshape(b, r * H, m))
         else:
             np.matmul(left.swapaxes(1, 2), right, out=U.swapaxes(1, 2))
         if block.log2_weights is not None:
             U += block.log2_weights[:, None, None, :]
         allowed = None
         if self.mask is not None:
-            i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(n)
-            allowed = MASKS[self.mask](i, j)[:, None, :]  # (r, 1, n)
+            i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(m)
+            allowed = MASKS[self.mask](i, j)[:, None, :]  # (r, 1, m)
         shift = _exp2(U, allowed)
         if allowed is not None:
             U *= allowed
-        total = (U.reshape(-1, n) @ np.ones(n, X.dtype)).reshape(b, r, H)
-        if allowed is None:
+        total = (U.reshape(b * r * H, m) @ np.ones(m, U.dtype)).reshape(b, r, H)
+        all_attend = allowed is None and m > 0  # every row has something to attend to
+        if all_attend:
             inverse = 1 / total
         else:
             inverse = np.divide(1, total, out=np.zeros_like(total), where=total > 0)
         if not self.score_statistics:
             return U, inverse, None, None
-        if allowed is None:
+        if all_attend:
             lse = np.log2(total)
         else:
             lse = np.log2(total, out=np.zeros_like(total), where=total > 0)
         if shift is not None:
-            lse += shift if allowed is None else np.where(total > 0, shift, 0)
+            lse += shift if all_attend else np.where(total > 0, shift, 0)
         lse *= LN_2
+        if not self._has_self_weights:
+            return U, inverse, lse, None
         self_weight = np.einsum("bihi->bih", U[..., rows]) * inverse
         if block.weights is not None:  # the share of one of the w_i copies of token i
             self_weight /= block.weights[:, rows, None]
         return U, inverse, lse, self_weight
 
     def _score_gradient(self, folded, block, left, right, rows, T, grads):
-        """Add the gradient of the projections, given T = dS (b, r, H, n) of natural scores."""
-        X = block.X
-        b, n, d = X.shape
+        """Add the gradient of the projections, given T = dS (b, r, H, m) of natural scores."""
+        X, C = block.X, block.C
+        (b, _, d), (_, m, d_c) = X.shape, C.shape
         H, r = self.n_heads, rows.stop - rows.start
-        if self._grads_product(d):
-            TX = np.matmul(T.reshape(b, r * H, n), X)  # dM = X^T (dS X)
-            accumulate(grads, {"M": X[:, rows].reshape(b * r, d).T @ TX.reshape(b * r, H * d)})
+        X = X[:, rows].reshape(b * r, d)
+        if self._grads_product(d_c):
+            TC = np.matmul(T.reshape(b, r * H, m), C)  # dM = X^T (dS C)
+            accumulate(grads, {"M": X.T @ TC.reshape(b * r, H * d_c)})
             return
-        T = T.swapaxes(1, 2)  # (b, H, r, n)
-        K = right.swapaxes(2, 3)  # (b, H, n, d_k)
+        T = T.swapaxes(1, 2)  # (b, H, r, m)
+        K = right.swapaxes(2, 3)  # (b, H, m, d_k)
         dQ = np.empty((b, r, H, self.d_k), X.dtype)
         np.matmul(T, K, out=dQ.swapaxes(1, 2))
-        accumulate(grads, {"W_Q": X[:, rows].reshape(b * r, d).T @ dQ.reshape(b * r, -1)})
-        dKT = np.matmul(left[:, rows].transpose(0, 2, 3, 1), T)  # dK^T = Q^T dS, (b, H, d_k, n)
-        dK = np.ascontiguousarray(dKT.transpose(0, 3, 1, 2)).reshape(b * n, -1)
-        accumulate(grads, {"W_K": X.reshape(b * n, d).T @ dK})
+        accumulate(grads, {"W_Q": X.T @ dQ.reshape(b * r, H * self.d_k)})
+        dKT = np.matmul(left[:, rows].transpose(0, 2, 3, 1), T)  # dK^T = Q^T dS, (b, H, d_k, m)
+        dK = np.ascontiguousarray(dKT.transpose(0, 3, 1, 2)).reshape(b * m, H * self.d_k)
+        accumulate(grads, {"W_K": C.reshape(b * m, d_c).T @ dK})
 
     # Token outputs
 
@@ -403,25 +429,24 @@ class Attention:
 
         Z = A V; with score statistics each head's log-sum-exp and self-weight beside it.
         """
-        X = block.X
-        b, n, d = X.shape
+        X, C = block.X, block.C
+        (b, n, _), (_, m, d_c) = X.shape, C.shape
         H, d_v = self.n_heads, self.d_v
         out = np.empty((b, n, self.n_features_out), X.dtype)
-        if n == 0:
-            return out, None
-        left, right = self._scored(folded, X)
-        V = X.reshape(b * n, d) @ folded.W_V
+        left, right = self._scored(folded, block)
+        V = C.reshape(b * m, d_c) @ folded.W_V
         V += folded.b_V
-        V = V.reshape(b, n, H, d_v)
-        row_blocks = self._row_blocks(b, n, X.itemsize)
+        V = V.reshape(b, m, H, d_v)
+        row_blocks = self._row_blocks(b, n, m, X.itemsize)
         kept = None
         for rows in row_blocks:
             U, inverse, lse, self_weight = self._weights(folded, block, left, right, rows)
-            Z = out[:, rows, : H * d_v].reshape(b, -1, H, d_v)  # a view
+            Z = out[:, rows, : H * d_v].reshape(b, rows.stop - rows.start, H, d_v)  # a view
             np.matmul(U.swapaxes(1, 2), V.swapaxes(1, 2), out=Z.swapaxes(1, 2))
             Z *= inverse[..., None]
-            if self.score_statistics:
+            if lse is not None:
                 out[:, rows, H * d_v : H * d_v + H] = lse
+            if self_weight is not None:
                 out[:, rows, H * d_v + H :] = self_weight
             if len(row_blocks) == 1:
                 kept = U, inverse, lse, self_weight
@@ -431,42 +456,44 @@ class Attention:
         """Gradient of the folded parameters given that of the token outputs.
 
         The softmax Jacobian, p_j (delta_ij - p_i), row by row: dS = A o (dA - sum_j A dA), where
-        sum_j A_ij dA_ij = dZ_i . Z_i needs no pass over n x n. The log-sum-exp adds A d_lse, the
+        sum_j A_ij dA_ij = dZ_i . Z_i needs no pass over n x m. The log-sum-exp adds A d_lse, the
         self-weight s_i adds s_i d_self (delta_ij - A_ij). Where there is more than one row block
         the weights are computed again.
         """
         block, left, right, V, out, row_blocks, kept = cache
-        X = block.X
-        b, n, d = X.shape
+        X, C = block.X, block.C
+        (b, n, _), (_, m, d_c) = X.shape, C.shape
         H, d_v = self.n_heads, self.d_v
-        d_out = d_out.astype(X.dtype, copy=False).reshape(b, n, -1)
+        d_out = d_out.astype(X.dtype, copy=False).reshape(out.shape)
         dZ_all = d_out[..., : H * d_v].reshape(b, n, H, d_v)
         Z_all = out[..., : H * d_v].reshape(b, n, H, d_v)
-        dV = np.zeros((b, n, H, d_v), X.dtype)
-        VT = np.empty((b, H, d_v + 1, n), X.dtype)  # values, and a row of ones for the constants
+        dV = np.zeros((b, m, H, d_v), X.dtype)
+        VT = np.empty((b, H, d_v + 1, m), X.dtype)  # values, and a row of ones for the constants
         VT[:, :, :d_v] = V.transpose(0, 2, 3, 1)
         VT[:, :, d_v] = 1
         grads = {}
         for rows in row_blocks:
-            U, inverse, _, self_weight = kept or self._weights(folded, block, left, right, rows)
+            U, inverse, lse, self_weight = kept or self._weights(folded, block, left, right, rows)
             dZ = dZ_all[:, rows]
             G = np.empty((*dZ.shape[:-1], d_v + 1), X.dtype)  # (b, r, H, d_v + 1)
             np.multiply(dZ, inverse[..., None], out=G[..., :d_v])
             const = -np.einsum("brhv,brhv->brh", dZ, Z_all[:, rows])
-            if self.score_statistics:
+            if lse is not None:
                 d_lse = d_out[:, rows, H * d_v : H * d_v + H]
-                d_self = d_out[:, rows, H * d_v + H :] * self_weight
-                const += d_lse - d_self
+                if self_weight is not None:
+                    d_self = d_out[:, rows, H * d_v + H :] * self_weight
+                    d_lse = d_lse - d_self
+                const += d_lse
             np.multiply(const, inverse, out=G[..., d_v])
             dV += np.matmul(U.transpose(0, 2, 3, 1), G[..., :d_v].swapaxes(1, 2)).swapaxes(1, 2)
             T = np.empty_like(U)
             np.matmul(G.swapaxes(1, 2), VT, out=T.swapaxes(1, 2))
             T *= U
-            if self.score_statistics:
+            if self_weight is not None:
                 np.einsum("bihi->bih", T[..., rows])[...] += d_self
             self._score_gradient(folded, block, left, right, rows, T, grads)
-        dV = dV.reshape(b * n, H * d_v)
-        grads["W_V"] = X.reshape(b * n, d).T @ dV
+        dV = dV.reshape(b * m, H * d_v)
+        grads["W_V"] = C.reshape(b * m, d_c).T @ dV
         grads["b_V"] = dV.sum(axis=0)
         return grads
 
@@ -475,21 +502,21 @@ class Attention:
     def attend_pool(self, folded, block, p, toward=None):
         """Pooled outputs sum_i p_i y_i of every set, (b, n_features_out), and a cache.
 
-        p (b, n) are the pooling's token weights. pooled Z = (a X) W_V + (sum a) b_V with
-        a_j = sum_i p_i A_ij. O(b n^2 d) time; V and Z are never formed. Where one long set takes
+        p (b, n) are the pooling's token weights. pooled Z = (a C) W_V + (sum a) b_V with
+        a_j = sum_i p_i A_ij. O(b n m d_c) time; V and Z are never formed. Where one long set takes
         several row blocks, its weights are not kept: `backward` computes them again, unless
         `toward` (n_features_out,) tells of what its gradient is a multiple. Then the gradient
         along it is taken in this same sweep.
         """
-        X = block.X
-        b, n, d = X.shape
+        X, C = block.X, block.C
+        (b, n, _), m = X.shape, C.shape[1]
         H, d_v = self.n_heads, self.d_v
-        left, right = self._scored(folded, X)
-        row_blocks = self._row_blocks(b, n, X.itemsize)
+        left, right = self._scored(folded, block)
+        row_blocks = self._row_blocks(b, n, m, X.itemsize)
         swept = None
         if len(row_blocks) > 1 and toward is not None:
-            swept = {}, toward, self._towards(folded, X, toward.astype(X.dtype)[None])
-        a = np.zeros((b, H, 1, n), X.dtype)
+            swept = {}, toward, self._towards(folded, C, toward.astype(X.dtype)[None])
+        a = np.zeros((b, H, 1, m), X.dtype)
         pooled = np.zeros((b, self.n_features_out), X.dtype)
         kept = None
         for rows in row_blocks:
@@ -497,8 +524,9 @@ class Attention:
             p_rows = p[:, None, rows]  # (b, 1, r)
             c = p_rows * inverse.swapaxes(1, 2)  # (b, H, r)
             a += np.matmul(c[:, :, None, :], U.swapaxes(1, 2))
-            if self.score_statistics:
+            if lse is not None:
                 pooled[:, H * d_v : H * d_v + H] += np.matmul(p_rows, lse)[:, 0]
+            if self_weight is not None:
                 pooled[:, H * d_v + H :] += np.matmul(p_rows, self_weight)[:, 0]
             if len(row_blocks) == 1:
                 kept = weights
@@ -506,93 +534,92 @@ class Attention:
                 grads, _, towards = swept
                 T = self._pooled_score_gradient(weights, p, rows, towards)
                 self._score_gradient(folded, block, left, right, rows, T, grads)
-        a = a.reshape(b, H, n)
-        aX = np.matmul(a, X)  # (b, H, d)
+        a = a.reshape(b, H, m)
+        aC = np.matmul(a, C)  # (b, H, d_c)
         a_sum = a.sum(axis=-1)  # (b, H)
         Z = pooled[:, : H * d_v].reshape(b, H, d_v)  # a view
-        np.matmul(aX.swapaxes(0, 1), self._heads(folded.W_V), out=Z.swapaxes(0, 1))
+        np.matmul(aC.swapaxes(0, 1), self._heads(folded.W_V), out=Z.swapaxes(0, 1))
         Z += a_sum[..., None] * folded.b_V.reshape(H, d_v)
-        return pooled, (block, left, right, p, aX, a_sum, row_blocks, kept, swept)
+        return pooled, (block, left, right, p, aC, a_sum, row_blocks, kept, swept)
 
     def attend_pool_backward(self, folded, cache, d_pooled):
         """Gradient of the folded parameters given that of the pooled outputs.
 
         d_pooled (b, n_features_out), a multiple of `toward` where `attend_pool` was given that.
         """
-        block, left, right, p, aX, a_sum, row_blocks, kept, swept = cache
-        X = block.X
-        b, n, d = X.shape
+        block, left, right, p, aC, a_sum, row_blocks, kept, swept = cache
+        C = block.C
+        b, _, d_c = C.shape
         H, d_v = self.n_heads, self.d_v
-        d_pooled = d_pooled.astype(X.dtype, copy=False)
+        d_pooled = d_pooled.astype(C.dtype, copy=False)
         dZ = d_pooled[:, : H * d_v].reshape(b, H, d_v)
-        dW_V = np.matmul(aX.transpose(1, 2, 0), dZ.swapaxes(0, 1))  # (H, d, d_v)
+        dW_V = np.matmul(aC.transpose(1, 2, 0), dZ.swapaxes(0, 1))  # (H, d_c, d_v)
         grads = {
-            "W_V": dW_V.swapaxes(0, 1).reshape(d, H * d_v),
+            "W_V": dW_V.swapaxes(0, 1).reshape(d_c, H * d_v),
             "b_V": np.sum(a_sum[..., None] * dZ, axis=0).reshape(-1),
         }
         if swept is not None:
             swept_grads, toward, _ = swept
             factor = (d_pooled[0] @ toward) / (toward @ toward or 1.0)
             return grads | {name: factor * array for name, array in swept_grads.items()}
-        towards = self._towards(folded, X, d_pooled)
+        towards = self._towards(folded, C, d_pooled)
         for rows in row_blocks:
             weights = kept or self._weights(folded, block, left, right, rows)
             T = self._pooled_score_gradient(weights, p, rows, towards)
             self._score_gradient(folded, block, left, right, rows, T, grads)
         return grads
 
-    def _towards(self, folded, X, d_pooled):
-        """What the score gradient needs of d_pooled (b, k): [u; 1] (b, H, 2, n), d_lse, d_self.
+    def _towards(self, folded, C, d_pooled):
+        """What the score gradient needs of d_pooled (b, k): [u; 1] (b, H, 2, m), d_lse, d_self.
 
-        u = V dZ without its constant b_V . dZ, which each row's m_i would take off again.
+        u = V dZ without its constant b_V . dZ, which each row's mean of u would take off again.
         """
-        b, n, d = X.shape
+        b, m, _ = C.shape
         H, d_v = self.n_heads, self.d_v
         dZ = d_pooled[:, : H * d_v].reshape(b, H, d_v)
-        v = np.matmul(dZ.swapaxes(0, 1), self._heads(folded.W_V).swapaxes(1, 2))  # (H, b, d)
-        u_1 = np.empty((b, H, 2, n), X.dtype)
-        np.matmul(v.swapaxes(0, 1), X.swapaxes(1, 2), out=u_1[:, :, 0])
+        v = np.matmul(dZ.swapaxes(0, 1), self._heads(folded.W_V).swapaxes(1, 2))  # (H, b, d_c)
+        u_1 = np.empty((b, H, 2, m), C.dtype)
+        np.matmul(v.swapaxes(0, 1), C.swapaxes(1, 2), out=u_1[:, :, 0])
         u_1[:, :, 1] = 1
         d_lse, d_self = d_pooled[:, None, H * d_v : H * d_v + H], d_pooled[:, None, H * d_v + H :]
         return u_1, d_lse, d_self
 
     def _pooled_score_gradient(self, weights, p, rows, towards):
-        """dS (b, r, H, n) of some query rows.
+        """dS (b, r, H, m) of some query rows.
 
         dA_ij = p_i u_j, so the score gradient is U_ij times an array of rank 2:
-        dS_ij = U_ij (c_i u_j + c_i (d_lse - m_i - d_self s_i)) + delta_ij p_i d_self s_i, with
-        c = p / l, m_i = sum_j A_ij u_j and the self-weight s_i.
+        dS_ij = U_ij (c_i u_j + c_i (d_lse - e_i - d_self s_i)) + delta_ij p_i d_self s_i, with
+        c = p / l, e_i = sum_j A_ij u_j and the self-weight s_i.
         """
-        U, inverse, _, self_weight = weights
+        U, inverse, lse, self_weight = weights
         u_1, d_lse, d_self = towards
         p_rows = p[:, rows, None]
-        m = np.matmul(U.swapaxes(1, 2), u_1[:, :, 0, :, None])[..., 0].swapaxes(1, 2) * inverse
+        e = np.matmul(U.swapaxes(1, 2), u_1[:, :, 0, :, None])[..., 0].swapaxes(1, 2) * inverse
         c_const = np.empty((*inverse.shape, 2), U.dtype)  # (b, r, H, 2)
         c = np.multiply(p_rows, inverse, out=c_const[..., 0])
-        if self.score_statistics:
+        if lse is not None:
+            e -= d_lse
+        if self_weight is not None:
             d_self = d_self * self_weight
-            m -= d_lse
-            m += d_self
-        np.multiply(c, -m, out=c_const[..., 1])
+            e += d_self
+        np.multiply(c, -e, out=c_const[..., 1])
         T = np.empty_like(U)
         np.matmul(c_const.swapaxes(1, 2), u_1, out=T.swapaxes(1, 2))
         T *= U
-        if self.score_statistics:
+        if self_weight is not None:
             np.einsum("bihi->bih", T[..., rows])[...] += p_rows * d_self
         return T
 
     def _heads(self, W_V):
-        """W_V (d, H d_v) head by head, (H, d, d_v)."""
+        """W_V (d_c, H d_v) head by head, (H, d_c, d_v)."""
         return W_V.reshape(len(W_V), self.n_heads, self.d_v).swapaxes(0, 1)
 
     # The weights themselves
 
     def weights(self, folded, block):
-        """Attention weights of every set, (b, n_heads, n, n). O(b n^2) memory."""
-        b, n, _ = block.X.shape
-        if n == 0:
-            return np.empty((b, self.n_heads, 0, 0), block.X.dtype)
-        left, right = self._scored(folded, block.X)
+        """Attention weights of every set, (b, n_heads, n, m). O(b n m) memory."""
+        n = block.X.shape[1]
+        left, right = self._scored(folded, block)
         U, inverse, _, _ = self._weights(folded, block, left, right, slice(0, n))
         return (U * inverse[..., None]).swapaxes(1, 2)
 
@@ -619,7 +646,7 @@ def _exp2(S, allowed):
     slow subnormal numbers and count for nothing.
     """
     limit = 60.0 if S.dtype == np.float32 else 200.0
-    if S.max() <= limit and S.min() >= -limit:
+    if S.max(initial=0) <= limit and S.min(initial=0) >= -limit:
         np.exp2(S, out=S)
         return None
     flat = S.reshape(len(S), -1)
@@ -655,16 +682,23 @@ def _row_max(S):
 
 def _init_tied(attention, n_features, rng):
     H, d_k, d_v = attention.n_heads, attention.d_k, attention.d_v
-    W = np.hstack(
-        [(0.3, 1, 2, 4)[h % 4] * _semi_orthogonal(n_features, d_k, rng) for h in range(H)]
-    )
-    W_V = np.hstack([_semi_orthogonal(n_features, d_v, rng) for _ in range(H)])
-    return {"W_Q": W, "W_K": W.copy(), "W_V": W_V, "b_V": np.zeros(H * d_v)}
+    shapes = attention.shapes(n_features)
+    d, d_c = shapes["W_Q"][0], shapes["W_K"][0]
+    W_Q, W_K = [], []
+    for h in range(H):
+        scale = (0.3, 1, 2, 4)[h % 4]
+        W = W_wide = scale * _semi_orthogonal(min(d, d_c), d_k, rng)
+        if d != d_c:  # the features that one side alone has
+            W_wide = np.vstack([W, scale * _semi_orthogonal(abs(d - d_c), d_k, rng)])
+        W_Q.append(W_wide if d > d_c else W)
+        W_K.append(W_wide if d < d_c else W)
+    W_V = np.hstack([_semi_orthogonal(d_c, d_v, rng) for _ in range(H)])
+    return {"W_Q": np.hstack(W_Q), "W_K": np.hstack(W_K), "W_V": W_V, "b_V": np.zeros(H * d_v)}
 
 
 def _init_identity(attention, n_features, rng):
     return {
-        name: np.eye(n_features)[:, np.arange(shape[-1]) % n_features]
+        name: np.eye(shape[0])[:, np.arange(shape[1]) % shape[0]]
         if len(shape) == 2
         else np.zeros(shape)
         for name, shape in attention.shapes(n_features).items()
@@ -672,12 +706,13 @@ def _init_identity(attention, n_features, rng):
 
 
 def _init_glorot(attention, n_features, rng):
-    H, d_k, d_v = attention.n_heads, attention.d_k, attention.d_v
-    params = {}
-    for name, width in (("W_Q", d_k), ("W_K", d_k), ("W_V", d_v)):
-        bound = math.sqrt(6 / (n_features + width))
-        params[name] = rng.uniform(-bound, bound, size=(n_features, H * width))
-    return params | {"b_V": np.zeros(H * d_v)}
+    shapes = attention.shapes(n_features)
+    params = {"b_V": np.zeros(shapes["b_V"])}
+    for name in ("W_Q", "W_K", "W_V"):
+        rows, columns = shapes[name]
+        bound = math.sqrt(6 / (rows + columns // attention.n_heads))
+        params[name] = rng.uniform(-bound, bound, size=(rows, columns))
+    return params
 
 
 INITS = {"tied": _init_tied, "identity": _init_identity, "glorot": _init_glorot}

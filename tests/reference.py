@@ -24,22 +24,29 @@ def attention_loop(Q, K, V, mask=None, scale=None):
     return A, Z
 
 
-def layer(params, X, weights=None, *, n_heads, mask=None, score_statistics=True, scale=None):
-    """Token outputs (n, k) and weights (n_heads, n, n) of one set X (n, d), plainly."""
-    n = len(X)
-    w = np.ones(n) if weights is None or mask == "diagonal" else weights
+def layer(
+    params, X, weights=None, C=None, *, n_heads, mask=None, score_statistics=True, scale=None
+):
+    """Token outputs (n, k) and weights (n_heads, n, m) of one set X (n, d), plainly.
+
+    It attends to C (m, d_c), or to itself; `weights` (m,) are of the tokens attended to.
+    """
+    is_self = C is None
+    C = X if is_self else C
+    n, m = len(X), len(C)
+    w = np.ones(m) if weights is None or mask == "diagonal" else weights
     allowed = {
-        None: np.ones((n, n), bool),
-        "causal": np.tri(n, dtype=bool),
-        "exclude_self": ~np.eye(n, dtype=bool),
-        "diagonal": np.eye(n, dtype=bool),
+        None: np.ones((n, m), bool),
+        "causal": np.tri(n, m, dtype=bool),
+        "exclude_self": ~np.eye(n, m, dtype=bool),
+        "diagonal": np.eye(n, m, dtype=bool),
     }[mask]
     split = [np.split(params[name], n_heads, axis=-1) for name in ("W_Q", "W_K", "W_V", "b_V")]
     Zs, lses, selves, As = [], [], [], []
     for W_Q, W_K, W_V, b_V in zip(*split, strict=True):
-        Q, K, V = X @ W_Q, X @ W_K, X @ W_V + b_V
+        Q, K, V = X @ W_Q, C @ W_K, C @ W_V + b_V
         S = Q @ K.T * (1 / math.sqrt(W_Q.shape[1]) if scale is None else scale)
-        A, lse = np.zeros((n, n)), np.zeros(n)
+        A, lse = np.zeros((n, m)), np.zeros(n)
         for i in range(n):
             seen = np.flatnonzero(allowed[i])
             if len(seen):
@@ -48,12 +55,13 @@ def layer(params, X, weights=None, *, n_heads, mask=None, score_statistics=True,
                 A[i, seen] = np.exp(s - lse[i])
         Zs.append(A @ V)
         lses.append(lse)
-        selves.append(np.diag(A) / w)
+        if is_self:
+            selves.append(np.diag(A) / w)
         As.append(A)
     columns = Zs
     if score_statistics:
-        columns = [*Zs, np.column_stack(lses), np.column_stack(selves)]
-    return np.hstack(columns), np.array(As).reshape(n_heads, n, n)
+        columns = [*Zs, *(column[:, None] for column in (*lses, *selves))]
+    return np.hstack(columns), np.array(As).reshape(n_heads, n, m)
 
 
 def attend_and_pool(params, X, *, n_heads):

@@ -245,7 +245,7 @@ def test_chunks_and_row_blocks_change_nothing(monkeypatch):
     X = rng.normal(size=(1, 50, 5))
     folded, block = attention.fold(params, X.dtype), attention.block(X)
     small = replace(attention, chunk_bytes=2**12)
-    assert len(small._row_blocks(1, 50, 8)) > 3
+    assert len(small._row_blocks(1, 50, 50, 8)) > 3
     whole, cache = attention.forward(folded, block)
     parts, cache_2 = small.forward(folded, block)
     assert_allclose(parts, whole, rtol=1e-12, atol=1e-13)

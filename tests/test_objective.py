@@ -96,7 +96,7 @@ def test_gradient_with_token_weights(pooling, mask):
 def test_gradient_by_row_blocks(pooling, n_outputs, monkeypatch):
     monkeypatch.setattr("skattn.attention.LONG_FACTOR", 1)
     objective, theta, rng = make(pooling=pooling, n_outputs=n_outputs, chunk_bytes=200)
-    assert len(objective.attention._row_blocks(1, 6, 8)) == 3
+    assert len(objective.attention._row_blocks(1, 6, 6, 8)) == 3
     value, grad = make(pooling=pooling, n_outputs=n_outputs)[0].value_and_grad(theta)
     blocked = objective.value_and_grad(theta)
     assert_allclose(blocked[0], value, rtol=1e-12)
