@@ -5,11 +5,12 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .containers import as_ragged, is_table
+from .pairs import RaggedPair, sides
 
 EMPTY = ("zeros", "nan", "error")  # what may become of a set without tokens
 
 
-def read_sets(estimator, X, *, reset):
+def read_sets(estimator, X, *, reset, name="X"):
     """The sets of X, the number of features and their names checked, or noted with `reset`."""
     ragged = as_ragged(X, estimator=estimator)
     if is_table(X):
@@ -27,28 +28,95 @@ def read_sets(estimator, X, *, reset):
                 "The feature names should match those that were passed during fit: the columns of "
                 f"the tokens are {ragged.columns.tolist()}, but were {named.tolist()}."
             )
-    if reset and ragged.n_features == 0 and len(ragged):
+    return _of_width(ragged, estimator.n_features_in_, name, estimator)
+
+
+def _of_width(ragged, expected, name, estimator):
+    """The sets, refused where their tokens are not of the width that is expected, or of none."""
+    if expected == 0 and len(ragged):
         raise ValueError(
-            f"Found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a minimum of 1 "
-            "is required."
+            f"{name}: found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a "
+            "minimum of 1 is required."
         )
-    if ragged.n_features != estimator.n_features_in_:
-        if ragged.n_tokens:
+    if ragged.n_features == expected:
+        return ragged
+    if ragged.n_tokens:
+        raise ValueError(
+            f"{name} has {ragged.n_features} features, but {type(estimator).__name__} is expecting "
+            f"{expected} features as input."
+        )
+    return ragged.with_values(np.empty((0, expected)))  # nothing but []
+
+
+def as_sets(X, estimator):
+    """X read as a RaggedArray, or as a RaggedPair where it brings a context.
+
+    That is a RaggedPair, or a frame of two columns of which the estimator's `context` names one.
+    """
+    name = estimator.context
+    if isinstance(X, RaggedPair):
+        return RaggedPair(X.queries, X.context)  # checks what may have changed since
+    if name is None:
+        return as_ragged(X, estimator=estimator)
+    columns = getattr(X, "column_names", getattr(X, "columns", None))  # of Arrow, of others
+    if columns is None:
+        raise TypeError(
+            f"context={name!r} names a column, but X is of type {type(X).__name__}: give a frame "
+            "with this column and one of sets, or a RaggedPair(queries, context)."
+        )
+    columns = list(columns)
+    if columns.count(name) != 1 or len(columns) != 2:
+        raise ValueError(
+            f"X has the columns {columns}, but must have two: {name!r}, which context names, and "
+            "that of the sets which attend to it."
+        )
+    (other,) = (column for column in columns if column != name)
+    return RaggedPair(X[other], X[name])
+
+
+def read_sets_in_context(estimator, X, *, reset):
+    """As `read_sets`, with the contexts that X brings: then a RaggedPair, both sides checked."""
+    if not isinstance(X, RaggedPair) and estimator.context is None:
+        _check_kind(estimator, None, reset)
+        return read_sets(estimator, X, reset=reset)
+    pair = as_sets(X, estimator)
+    _check_kind(estimator, pair.context.n_features, reset)
+    queries = read_sets(estimator, pair.queries, reset=reset, name="The queries of X")
+    context = _of_width(
+        pair.context, estimator.n_context_features_in_, "The context of X", estimator
+    )
+    return RaggedPair._trusted(queries, context)
+
+
+def _check_kind(estimator, n_context_features, reset):
+    """Note with `reset` whether there is a context, and how wide; else refuse another kind."""
+    name = type(estimator).__name__
+    had_context = hasattr(estimator, "n_context_features_in_")
+    if reset:
+        if n_context_features is not None:
+            estimator.n_context_features_in_ = n_context_features
+        elif had_context:
+            del estimator.n_context_features_in_
+    elif had_context and n_context_features is None:
+        raise TypeError(
+            f"X holds sets without a context, but this {name} was fitted on sets that attend to "
+            "one: give a RaggedPair(queries, context)."
+        )
+    elif not had_context and n_context_features is not None:
+        raise TypeError(
+            f"X brings a context, but this {name} was fitted on sets that attend to themselves: "
+            "give the sets alone."
+        )
+
+
+def refuse_empty_sets(X):
+    """Raise naming the sets that have no tokens, or whose context has none."""
+    for side, what in zip(sides(X), ("Sets", "The contexts of sets"), strict=True):
+        if side is not None and not side.lengths.all():
             raise ValueError(
-                f"X has {ragged.n_features} features, but {type(estimator).__name__} is expecting "
-                f"{estimator.n_features_in_} features as input."
+                f"{what} {np.flatnonzero(side.lengths == 0)[:10].tolist()} have no tokens. Drop "
+                "them, or choose empty='zeros' or empty='nan'."
             )
-        return ragged.with_values(np.empty((0, estimator.n_features_in_)))  # nothing but []
-    return ragged
-
-
-def refuse_empty_sets(ragged):
-    """Raise naming the sets that have no tokens."""
-    if not ragged.lengths.all():
-        raise ValueError(
-            f"Sets {np.flatnonzero(ragged.lengths == 0)[:10].tolist()} have no tokens. Drop them, "
-            "or choose empty='zeros' or empty='nan'."
-        )
 
 
 def check_sample_weight(sample_weight, n_samples):

@@ -20,6 +20,7 @@ import joblib
 import numpy as np
 
 from .attention import Block, accumulate
+from .pairs import RaggedPair, sides
 from .ragged import RaggedArray
 
 HELD = ("b_V",)
@@ -67,40 +68,62 @@ class Chunk(NamedTuple):
     p: np.ndarray | None
 
 
-def chunks(X, attention, pooling, mean=None, scale=None, *, share=(0, 1)):
+def chunks(X, attention, pooling, standards=None, *, share=(0, 1)):
     """Cut the sets of X into blocks, tokens standardised, until each has had its turn.
 
-    With share = (k, n) every n-th block, from block k on.
+    X is a RaggedArray or a RaggedPair; `standards` the mean and scale of the tokens of each of its
+    sides, as tuples. With share = (k, n) every n-th block, from block k on.
 
     Empty sets come too, as blocks of no tokens. Memory of one block at a time; none where the
     sets stand in order of length and nothing is standardised.
     """
     linear = hasattr(pooling, "token_weights")
-    limit = attention.sets_at_once
-    blocks = X.equal_length_chunks(lambda n: limit(n, X.dtype.itemsize))
-    for sets, rows, shape in itertools.islice(blocks, share[0], None, share[1]):
-        is_view = isinstance(rows, slice)
-        values = X.values[rows] if is_view else np.take(X.values, rows, axis=0)
-        if mean is not None:
-            values = standardise(values, mean, scale)
-        values = values.reshape(*shape, X.n_features)
-        weights = None if X.weights is None else X.weights[rows].reshape(shape)
+    limit, itemsize = attention.sets_at_once, X.dtype.itemsize
+    tokens, context = sides(X)
+    if context is None:
+        blocks = X.equal_length_chunks(lambda n: limit(n, n, itemsize))
+    else:
+        blocks = X.equal_length_chunks(lambda n, m: limit(n, m, itemsize))
+    standard, context_standard = standards or (None, None)
+    for sets, rows, shape, *of_context in itertools.islice(blocks, share[0], None, share[1]):
+        values, weights = _taken(tokens, rows, shape, standard)
         p = None
         if linear:
             p = pooling.token_weights(RaggedArray.from_block(values, weights)).reshape(shape)
-        yield Chunk(sets, rows, attention.block(values, weights), weights, p)
+        if context is None:
+            block = attention.block(values, weights)
+        else:
+            C, C_weights = _taken(context, *of_context, context_standard)
+            block = attention.block(values, C_weights, C)
+        yield Chunk(sets, rows, block, weights, p)
 
 
-def pack(X, mean=None, scale=None):
+def _taken(tokens, rows, shape, standard):
+    """Some rows as a block of token vectors, standardised, and their weights, (b, n) or None."""
+    is_view = isinstance(rows, slice)
+    values = tokens.values[rows] if is_view else np.take(tokens.values, rows, axis=0)
+    if standard is not None:
+        values = standardise(values, *standard)
+    weights = None if tokens.weights is None else tokens.weights[rows].reshape(shape)
+    return values.reshape(*shape, tokens.n_features), weights
+
+
+def pack(X, standards=None):
     """The sets in order of length, tokens standardised, and their positions in X."""
-    order = np.argsort(X.lengths, kind="stable")
+    is_pair = isinstance(X, RaggedPair)
+    order = X.by_length() if is_pair else np.argsort(X.lengths, kind="stable")
     packed = X.take(order)
-    if mean is not None:  # in place, a piece at a time: new memory would cost more than the sums
-        values = packed.values
-        step = max(1, PIECE // X.n_features)
-        for start in range(0, len(values), step):
-            values[start : start + step] = standardise(values[start : start + step], mean, scale)
+    for side, standard in zip(sides(packed), standards or (None, None), strict=True):
+        if standard is not None:
+            _standardise_in_place(side.values, *standard)
     return packed, order
+
+
+def _standardise_in_place(values, mean, scale):
+    """A piece at a time: new memory would cost more than the sums."""
+    step = max(1, PIECE // values.shape[1])
+    for start in range(0, len(values), step):
+        values[start : start + step] = standardise(values[start : start + step], mean, scale)
 
 
 def standardise(values, mean, scale):
@@ -162,7 +185,7 @@ class Objective:
 
     Parameters
     ----------
-    X : RaggedArray
+    X : RaggedArray or RaggedPair
         Training sets, with every token weight positive.
     y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         Targets as the loss takes them.
@@ -174,8 +197,9 @@ class Objective:
         The parts; the pooling is not used with `rows`.
     alpha : float
         Strength of the L2 penalty.
-    mean, scale : ndarray of shape (n_features,) or None
-        Tokens are standardised by them.
+    standards : tuple, default=None
+        Mean and scale, each of shape (n_features,), by which tokens are standardised, and those
+        for the tokens of the contexts; None leaves a side as it is.
     held : dict of ndarray, default=None
         Parameters that are not learned, nor penalised: b_V, zeros where None.
     rows : ndarray of shape (n_targets,), default=None
@@ -193,16 +217,15 @@ class Objective:
         pooling,
         loss,
         alpha,
-        mean=None,
-        scale=None,
+        standards=None,
         held=None,
         rows=None,
     ):
-        self.X, order = pack(X, mean, scale)
+        self.X, order = pack(X, standards)
         self.rows = None
         if rows is not None:
             pooling = _EachToken()
-            self.rows, order = _packed_rows(rows, X, order)
+            self.rows, order = _packed_rows(rows, sides(X)[0], order)
         self.y, self.sample_weight, self.alpha = y[order], sample_weight[order], alpha
         self.attention, self.pooling, self.loss = attention, pooling, loss
         k = pooling.n_features_out(attention.n_features_out)
@@ -223,9 +246,10 @@ class Objective:
         The sums over parts are added in their order, whoever computes them: so the parts depend
         on the data alone.
         """
-        shapes = [chunk.block.X.shape[:2] for chunk in self.chunks]
-        heads_d = self.attention.n_heads * self.X.n_features
-        work = np.cumsum([b * n * (n + self.X.n_features + 8.0) * heads_d for b, n in shapes])
+        d = max(side.n_features for side in sides(self.X) if side is not None)
+        H = self.attention.n_heads
+        shapes = [(*chunk.block.X.shape[:2], chunk.block.C.shape[1]) for chunk in self.chunks]
+        work = np.cumsum([b * (n * m + max(n, m) * (d + 8.0)) * H * d for b, n, m in shapes])
         total = work[-1] if len(work) else 0.0
         n_parts = int(np.clip(total / WORK_OF_A_PART, 1, MAX_PARTS))
         shares = np.linspace(0, total, n_parts + 1)[1:-1]
@@ -255,9 +279,8 @@ class Objective:
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        X = self.X  # whose arrays a worker maps from a file; as plain arrays they are faster
-        weights = None if X.weights is None else np.asarray(X.weights)
-        self.X = RaggedArray._trusted(np.asarray(X.values), np.asarray(X.offsets), weights)
+        plain = [None if side is None else _in_memory(side) for side in sides(self.X)]
+        self.X = plain[0] if plain[1] is None else RaggedPair._trusted(*plain)
         self.y, self.sample_weight = np.asarray(self.y), np.asarray(self.sample_weight)
         self.rows = None if self.rows is None else np.asarray(self.rows)
         self.chunks = list(chunks(self.X, self.attention, self.pooling))
@@ -328,6 +351,12 @@ class Objective:
                     value += self.alpha / 2 * float(np.sum(params[name] ** 2))
                     grads[name] += self.alpha * params[name]
         return value, self.layout.pack(grads)
+
+
+def _in_memory(X):
+    """The same sets as plain arrays, which are faster than those a worker maps from a file."""
+    weights = None if X.weights is None else np.asarray(X.weights)
+    return RaggedArray._trusted(np.asarray(X.values), np.asarray(X.offsets), weights)
 
 
 def _packed_rows(rows, X, order):

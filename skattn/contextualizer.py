@@ -20,7 +20,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from ._input import EMPTY, check_sample_weight, read_sets, refuse_empty_sets
+from ._input import EMPTY, check_sample_weight, read_sets_in_context, refuse_empty_sets
 from ._objective import HELD, Objective, chunks, pool_forward
 from ._output import RaggedOutputMixin
 from ._parallel import spread_over_processes, spread_over_threads
@@ -29,6 +29,7 @@ from ._runtime import one_blas_thread
 from ._targets import is_certainly_per_token, is_per_token, plain, scored_tokens
 from .attention import INITS, MASKS, Attention
 from .losses import LOSSES, ReconstructionError
+from .pairs import sides
 from .pooling import POOLINGS, MeanPooling, StatsPooling
 from .ragged import RaggedArray
 from .solvers import SOLVERS, minimize
@@ -50,7 +51,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
     Each sample is a set of token vectors. `fit` learns the projections of a layer of
     scaled dot-product attention, with the linear head that the loss needs, and `transform` gives
     what each set's tokens become in the context of their set, pooled to one vector per set or
-    one per token.
+    one per token. With a context, each set attends not to itself but to another set, which X
+    brings (cross-attention).
 
     Parameters
     ----------
@@ -67,14 +69,15 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         token, as a RaggedArray, which `set_output` leaves as it is and whose ``to_frame()`` makes
         a frame; the head then reads the mean of the tokens in `fit`.
     mask : {"causal", "exclude_self", "diagonal"} or None, default=None
-        Which tokens a token attends to: those up to itself, the others, or itself alone.
+        Which tokens a token attends to: those up to itself, the others, or itself alone. None
+        with a context.
     score_statistics : bool, default=True
         Whether each token also carries, per head, the log-sum-exp of its scaled scores and its
-        self-weight. Without them a mean-pooled linear head is odd in X and cannot learn a label
-        that X -> -X leaves unchanged.
+        self-weight, which there is none of with a context. Without them a mean-pooled linear
+        head is odd in X and cannot learn a label that X -> -X leaves unchanged.
     standardize : bool, default=True
         Whether to centre and scale each token feature by its mean and standard deviation over
-        all training tokens.
+        all training tokens; with a context over those of each side.
     scale : float, default=None
         Factor of the scores; ``1 / sqrt(d_k)`` where None.
     loss : str, default="auto"
@@ -90,8 +93,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Weights of the classes, multiplied with `sample_weight`.
     init : {"tied", "identity", "glorot"} or dict of arrays, default="tied"
         Where to start. ``"tied"``: W_Q = W_K, semi-orthogonal, the heads at scales 0.3, 1, 2 and
-        4 in turn. ``"identity"``: column j of each projection is unit vector j modulo the number
-        of features. A dict gives arrays for any of W_Q, W_K, W_V and b_V, the others are tied.
+        4 in turn; both are drawn by themselves where a context has another number of features.
+        ``"identity"``: column j of each projection is unit vector j modulo the number of
+        features. A dict gives arrays for any of W_Q, W_K, W_V and b_V, the others are tied.
     solver : str, default="lbfgs"
         ``"lbfgs"``, or ``"bfgs"``, ``"cg"``, ``"newton-cg"``, ``"tnc"`` or ``"slsqp"`` of
         ``scipy.optimize.minimize``.
@@ -104,7 +108,12 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
     warm_start : bool, default=False
         Whether `fit` starts from the parameters of the last one.
     empty : {"zeros", "nan", "error"}, default="zeros"
-        The row of a set without tokens; ``"nan"`` holds in `transform` only, `fit` uses zeros.
+        The row of a set without tokens, or whose context has none; ``"nan"`` holds in `transform`
+        only, `fit` uses zeros.
+    context : str, default=None
+        The column of X that holds what each set attends to, where X is a frame of two columns of
+        sets. A :class:`~skattn.RaggedPair` brings its context by itself. None, without such a
+        pair: every set attends to itself.
     n_jobs : int, default=None
         Processes of `fit`, threads of `transform`: None is 1 unless joblib's configuration says
         otherwise, -1 is all cores. They pay where an evaluation of the objective takes more
@@ -119,7 +128,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
     ----------
     W_Q_, W_K_ : ndarray of shape (n_features, n_heads * d_k)
         Projections to queries and keys, of standardised tokens. Only their product, head by
-        head, is identified.
+        head, is identified. With a context W_K_ and W_V_ have n_context_features rows.
     W_V_ : ndarray of shape (n_features, n_heads * d_v)
         Projection to values.
     b_V_ : ndarray of shape (n_heads * d_v,)
@@ -137,6 +146,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Class labels, with ``"log_loss"``.
     token_mean_, token_scale_ : ndarray of shape (n_features,)
         What tokens are standardised by; zeros and ones without `standardize`.
+    context_mean_, context_scale_ : ndarray of shape (n_context_features,)
+        The same for the tokens of the contexts, where there are such.
     loss_ : float
         The objective at the learned parameters: the weighted mean loss plus
         ``alpha / 2 (|W_Q|^2 + |W_K|^2 + |W_V|^2 + |coef|^2)``, in standardised units of y for
@@ -149,6 +160,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Whether the largest entry of the gradient is at most `tol`.
     n_features_in_ : int
         Number of features of a token.
+    n_context_features_in_ : int
+        Number of features of a context's token, where there are contexts.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, where `fit` was given a frame of numbers.
 
@@ -174,10 +187,14 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Q = X W_Q,  K = X W_K,  V = X W_V + b_V
         Z = softmax(Q K^T * scale) V
 
-    A token's output has the columns of Z of all heads, then the heads' log-sum-exps and
-    self-weights. Computed on the sets as they are, without padding: a set's output depends on no
-    other set. Token weights w of a RaggedArray count a token w times. An evaluation of the
-    objective is O(sum n_i^2 (d_k + d_v) n_heads) time; memory does not grow with n_i^2.
+    With a context C of m tokens, K = C W_K and V = C W_V + b_V.
+
+    A token's output has the columns of Z of all heads, then the heads' log-sum-exps and, without
+    a context, self-weights. Computed on the sets as they are, without padding: a set's output
+    depends on no other set. Token weights w of a RaggedArray count a token w times. An evaluation
+    of the objective is O(sum n_i m_i (d_k + d_v) n_heads) time, with m_i = n_i without contexts;
+    memory does not grow with n_i m_i. Samples with the same n_i and m_i are computed together:
+    where both vary widely there are few of these, and fitting takes longer than by the formula.
 
     With ``loss="reconstruction"`` no token attends to itself, and the head maps each token's
     contextual vector to the token itself, standardised. The loss is half the squared error,
@@ -231,6 +248,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         tol=1e-4,
         warm_start=False,
         empty="zeros",
+        context=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -252,6 +270,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         self.tol = tol
         self.warm_start = warm_start
         self.empty = empty
+        self.context = context
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -277,7 +296,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads; a :class:`~skattn.RaggedPair`, or with
+            `context` a frame of two columns, for sets that attend to others.
         y : array-like or container of arrays, default=None
             A target per set, of shape (n_samples,) or (n_samples, n_outputs). With
             ``pooling=None`` also a target per token: a list, object array or Series of arrays of
@@ -297,7 +317,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             Fitted.
         """
         self._check_parameters()
-        given = read_sets(self, X, reset=True)
+        given = read_sets_in_context(self, X, reset=True)
         reconstructs = self._reconstructs(y)
         mask = "exclude_self" if reconstructs else self.mask
         ragged = self._ready(given, mask)
@@ -312,12 +332,13 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         per_token = reconstructs or self._has_token_targets(y, sample_weight)
         rows = counts = None
         if per_token:
-            y, rows, weight = scored_tokens(y, sample_weight, given)
-            used = np.unique(ragged.repeat(np.arange(len(ragged)))[rows])
-            rows = rows - _n_tokens_left_out(ragged, used)[rows]
+            y, rows, weight = scored_tokens(y, sample_weight, sides(given)[0])
+            tokens = sides(ragged)[0]
+            used = np.unique(tokens.repeat(np.arange(len(tokens)))[rows])
+            rows = rows - _n_tokens_left_out(tokens, used)[rows]
             ragged = ragged.take(used)
-            if ragged.weights is not None:
-                counts = ragged.weights[rows]
+            if tokens.weights is not None:
+                counts = sides(ragged)[0].weights[rows]
                 weight = weight * counts
         else:
             weight = check_sample_weight(sample_weight, len(ragged))
@@ -328,15 +349,19 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 used = np.flatnonzero(weight)
                 ragged, weight = ragged.take(used), weight[used]
                 y = None if y is None else y[used]
-        if ragged.n_tokens == 0:
-            raise ValueError(
-                f"Found no tokens in {len(ragged)} sets (of positive weight); at least one is "
-                "required."
-            )
-        if ragged.lengths.max() == 1:
+        for side, what in zip(sides(ragged), ("sets", "contexts"), strict=True):
+            if side is not None and side.n_tokens == 0:
+                raise ValueError(
+                    f"Found no tokens in {len(side)} {what} (of positive weight); at least one is "
+                    "required."
+                )
+        tokens, context = sides(ragged)
+        if (tokens if context is None else context).lengths.max() == 1:
             warnings.warn(
                 "No training set has more than one token: attention is then the identity. If X "
-                "is a single set, pass it as [X].",
+                "is a single set, pass it as [X]."
+                if context is None
+                else "No context has more than one token: there is nothing to choose from.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -353,7 +378,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         if not reconstructs:
             loss, y, n_outputs, weight = self._targets(y, weight, counts)
         self._standardise(
-            ragged, weight if rows is None else _mean_of_set(weight, counts, rows, ragged)
+            ragged, weight if rows is None else _mean_of_set(weight, counts, rows, tokens)
         )
         if reconstructs:
             loss, y, n_outputs = self._own_targets(ragged.values[rows])
@@ -368,8 +393,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             pooling or MeanPooling(),
             loss,
             self.alpha,
-            self.token_mean_ if self.standardize else None,
-            self.token_scale_,
+            self._standards(),
             held,
             rows,
         )
@@ -481,19 +505,28 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             mask,
             self.score_statistics,
             self.scale,
+            getattr(self, "n_context_features_in_", None),
         )
         pooling = POOLINGS[self.pooling]() if isinstance(self.pooling, str) else self.pooling
         return attention, pooling
 
     def _read(self, X):
         """Sets ready for the layers that were fitted."""
-        return self._ready(read_sets(self, X, reset=False), self._layers[0].mask)
+        return self._ready(read_sets_in_context(self, X, reset=False), self._layers[0].mask)
 
     def _ready(self, ragged, mask):
         """Sets without the tokens of weight 0, checked against the mask."""
         ragged = ragged.drop_zero_weights()
-        if ragged.weights is not None and mask in ("causal", "exclude_self"):
-            what = f"mask={mask!r}" if self.mask == mask else "loss='reconstruction'"
+        tokens, context = sides(ragged)
+        what, instead = f"mask={mask!r}", "choose mask=None"
+        if mask != self.mask:
+            what, instead = "loss='reconstruction'", "give y, and a loss that takes it"
+        if context is not None and mask is not None:
+            raise ValueError(
+                f"{what} is about the tokens of one set, but X brings a context, to all of which "
+                f"every token attends: {instead}."
+            )
+        if tokens.weights is not None and mask in ("causal", "exclude_self"):
             raise ValueError(
                 f"Token weights other than 0 and 1 have no meaning with {what}: "
                 "which copy of a token would see which? Repeat the tokens instead."
@@ -594,16 +627,31 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         return weights
 
     def _standardise(self, X, weight):
-        """Set token_mean_ and token_scale_, every token weighted as its set is (n_samples,)."""
-        self.token_mean_ = np.zeros(X.n_features)
-        self.token_scale_ = np.ones(X.n_features)
+        """Set mean and scale of each side, every token weighted as its set is (n_samples,)."""
         self._standardised = bool(self.standardize)
+        for name in ("context_mean_", "context_scale_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        tokens, context = sides(X)
+        self.token_mean_, self.token_scale_ = self._standard(tokens, weight)
+        if context is not None:
+            self.context_mean_, self.context_scale_ = self._standard(context, weight)
+
+    def _standard(self, X, weight):
+        """Mean and scale (n_features,) of the tokens of X, weighted as their sets."""
         if not self.standardize:
-            return
+            return np.zeros(X.n_features), np.ones(X.n_features)
         token_weight = X.repeat(weight)
         if X.weights is not None:
             token_weight = token_weight * X.weights
-        self.token_mean_, self.token_scale_ = _mean_and_scale(X.values, token_weight)
+        return _mean_and_scale(X.values, token_weight)
+
+    def _standards(self):
+        """Mean and scale of each side, as `Objective` and `chunks` take them."""
+        if not self._standardised:
+            return None
+        if not hasattr(self, "context_mean_"):
+            return (self.token_mean_, self.token_scale_), None
+        return (self.token_mean_, self.token_scale_), (self.context_mean_, self.context_scale_)
 
     def _start(self, attention, pooling, n_features, rng):
         """Parameters of the layers to start from."""
@@ -719,7 +767,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             return self._tokens(X, with_errors=reconstructs)
         out = self._pool_with_errors(X) if reconstructs else self._pool(X)
         if self.empty == "nan":
-            out[X.lengths == 0] = np.nan
+            for side in sides(X):
+                if side is not None:
+                    out[side.lengths == 0] = np.nan
         return out
 
     def _pool(self, X):
@@ -750,9 +800,10 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Returns
         -------
         RaggedArray
-            One row of ``n_heads * (d_v + 2)`` columns for each token, or ``n_heads * d_v``
-            without score statistics; tokens of weight 0 have none. ``.to_frame()`` gives a frame
-            indexed by set and token, whose columns are not those of X.
+            One row of ``n_heads * (d_v + 2)`` columns for each token, with a context
+            ``n_heads * (d_v + 1)``, or ``n_heads * d_v`` without score statistics; tokens of
+            weight 0 have none. ``.to_frame()`` gives a frame indexed by set and token, whose
+            columns are not those of X.
         """
         check_is_fitted(self)
         return self._tokens(self._read(X))
@@ -772,7 +823,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                     out[chunk.rows, k:] = self._errors(tokens, chunk).reshape(-1, 1)
 
         self._run(work, X)
-        return RaggedArray(out, X.offsets, X.weights)
+        tokens, _ = sides(X)
+        return RaggedArray(out, tokens.offsets, tokens.weights)
 
     def _pool_with_errors(self, X):
         """Pooled vectors of sets that were read, and statistics of their tokens' errors."""
@@ -818,7 +870,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
 
         Returns
         -------
-        list of ndarray of shape (n_heads, n_i, n_i)
+        list of ndarray of shape (n_heads, n_i, n_i), or (n_heads, n_i, m_i) with contexts
             Row i of a set's weights says how much token i attends to each token; it sums to 1,
             or to 0 where the mask leaves it nothing.
 
@@ -829,11 +881,13 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         """
         check_is_fitted(self)
         X = self._read(X)
-        n_bytes = self.n_heads * X.dtype.itemsize * int(np.sum(X.lengths**2))
+        tokens, context = sides(X)
+        n, m = tokens.lengths, (tokens if context is None else context).lengths
+        n_bytes = self.n_heads * X.dtype.itemsize * int(np.sum(n * m))
         if n_bytes > WEIGHTS_LIMIT:
             raise ValueError(
                 f"The attention weights of these {len(X)} sets, the longest of "
-                f"{X.lengths.max()} tokens, would take {n_bytes / 1e9:.1f} GB, more than the "
+                f"{max(n.max(), m.max())} tokens, would take {n_bytes / 1e9:.1f} GB, more than the "
                 f"{WEIGHTS_LIMIT / 1e9:.1f} GB that are handed out at once. Ask for fewer sets at "
                 "a time, or for the part of a long set that matters."
             )
@@ -849,12 +903,12 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
 
     def _run(self, work, X):
         """Run work(k, n_threads) in as many threads as n_jobs says, each with its share of X."""
-        with one_blas_thread() if X.n_tokens > FEW_TOKENS else nullcontext():
-            spread_over_threads(work, self.n_jobs, X.n_tokens > MANY_TOKENS)
+        n_tokens = sum(side.n_tokens for side in sides(X) if side is not None)
+        with one_blas_thread() if n_tokens > FEW_TOKENS else nullcontext():
+            spread_over_threads(work, self.n_jobs, n_tokens > MANY_TOKENS)
 
     def _chunks(self, X, attention, pooling, share=(0, 1)):
-        mean, scale = (self.token_mean_, self.token_scale_) if self._standardised else (None, None)
-        return chunks(X, attention, pooling, mean, scale, share=share)
+        return chunks(X, attention, pooling, self._standards(), share=share)
 
     def _folded(self, attention, X):
         """The projections as the kernels take them, in the type of X."""

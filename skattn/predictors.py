@@ -9,10 +9,11 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ._documented import with_parameters_of
-from ._input import read_sets
+from ._input import read_sets_in_context
 from ._targets import is_per_token, scored_tokens
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
+from .pairs import sides
 
 __all__ = ["AttentionClassifier", "AttentionRegressor"]
 
@@ -52,9 +53,10 @@ class _Predictor(AttentionContextualizer):
                 f"This {type(self).__name__} was fitted with a target per token: y must hold an "
                 "array of as many targets as it has tokens for each set."
             )
-        given = read_sets(self, X, reset=False)
-        truth, rows, weight = scored_tokens(y, sample_weight, given)
-        counts = given.drop_zero_weights().weights
+        given = read_sets_in_context(self, X, reset=False)
+        tokens, _ = sides(given)
+        truth, rows, weight = scored_tokens(y, sample_weight, tokens)
+        counts = tokens.drop_zero_weights().weights
         if counts is not None:
             weight = weight * counts[rows]
         return metric(truth, np.concatenate(self.predict(given))[rows], sample_weight=weight)

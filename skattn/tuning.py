@@ -13,10 +13,11 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import check_consistent_length
 
 from ._documented import with_parameters_of
+from ._input import as_sets
 from ._targets import by_set, is_per_token, scored_tokens
-from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
+from .pairs import sides
 from .predictors import AttentionClassifier, AttentionRegressor
 
 __all__ = ["AttentionContextualizerCV"]
@@ -93,6 +94,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
         max_iter=200,
         tol=1e-4,
         empty="zeros",
+        context=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -115,6 +117,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
         self.max_iter = max_iter
         self.tol = tol
         self.empty = empty
+        self.context = context
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -166,23 +169,23 @@ class AttentionContextualizerCV(AttentionContextualizer):
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
                 "is None: there is nothing to choose alpha by."
             )
-        ragged = as_ragged(X, estimator=self)
+        sets = as_sets(X, self)
         per_token = self._has_token_targets(y, sample_weight)
         labels = by_set(y) if per_token else np.asarray(y)
-        check_consistent_length(ragged, labels, sample_weight, groups)
+        check_consistent_length(sets, labels, sample_weight, groups)
         if sample_weight is None:
             weight = None
         elif is_per_token(sample_weight):
             weight = by_set(sample_weight)
         else:
             weight = np.asarray(sample_weight, dtype=np.float64)
-        model = self._predictor(scored_tokens(y, None, ragged)[0] if per_token else labels)
+        model = self._predictor(scored_tokens(y, None, sides(sets)[0])[0] if per_token else labels)
         splitter = check_cv(self.cv, labels, classifier=is_classifier(model) and not per_token)
         self.scorer_ = check_scoring(model, scoring=self.scoring)
         folds = Parallel(n_jobs=self.n_jobs)(
-            delayed(_path)(model, ragged, labels, weight, train, test, alphas, self.scorer_,
+            delayed(_path)(model, sets, labels, weight, train, test, alphas, self.scorer_,
                            self.scoring is None)
-            for train, test in splitter.split(np.zeros(len(ragged)), labels, groups)
+            for train, test in splitter.split(np.zeros(len(sets)), labels, groups)
         )  # fmt: skip
         scores, seconds, n_iter, converged = np.array(folds).transpose(1, 0, 2)  # (folds, alphas)
         mean = scores.mean(axis=0)
@@ -201,7 +204,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
             self.alpha_ = float(alpha)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # said of the last fit only
-                super().fit(ragged, labels, sample_weight=weight)
+                super().fit(sets, labels, sample_weight=weight)
             self._goes_on = True
         self.alpha_ = best
         super().fit(X, y, sample_weight=sample_weight)

@@ -56,7 +56,7 @@ ONLY = {
     "_random": set(),
     "_persistence": set(),
     "_parallel": {"_runtime"},
-    "_input": {"containers"},
+    "_input": {"containers", "pairs"},
     "_targets": {"_input", "ragged"},
     "_output": {"containers", "ragged", "_persistence"},
     "ragged": set(),
