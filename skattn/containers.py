@@ -268,6 +268,8 @@ def _refuse_more_columns(n_columns, listed):
 
 def is_table(X):
     """Whether X is a 2-D array or frame of numbers: one token a sample."""
+    if isinstance(X, (list, tuple, RaggedArray)):
+        return False
     if any(is_from(X, *frame) for frame in FRAMES):
         return not _set_columns(X) and type(X).__name__ != "RecordBatch"  # strange to scikit-learn
     if getattr(X, "ndim", 0) != 2:
