@@ -37,8 +37,10 @@ def test_scores_are_those_of_a_rising_warm_path_in_each_fold(sets, kind, rng):
     expected = np.empty((3, 3))
     for k, (train, test) in enumerate(splitter.split(sets, y)):
         path = predictor(warm_start=True, **SMALL)
-        for j, alpha in enumerate(sorted(ALPHAS)):
-            path.set_params(alpha=alpha).fit([sets[i] for i in train], y[train])
+        for j, alpha in enumerate(sorted(ALPHAS)):  # of 5 iterations, a half and then a quarter
+            path.set_params(alpha=alpha, tol=1e-3, max_iter=3 if j == 0 else 2).fit(
+                [sets[i] for i in train], y[train]
+            )
             expected[k, j] = path.score([sets[i] for i in test], y[test])
     results = model.cv_results_
     assert_array_equal(results["alpha"], sorted(ALPHAS))
@@ -57,8 +59,8 @@ def test_the_fit_on_all_sets_follows_the_path_to_the_chosen_alpha(sets):
     model.fit(sets, y)
     assert model.alpha_ == 1e-2
     path = AttentionContextualizer(warm_start=True, **SMALL)
-    for alpha in (1e-3, 1e-2):
-        path.set_params(alpha=alpha).fit(sets, y)
+    path.set_params(alpha=1e-3, tol=1e-3, max_iter=3).fit(sets, y)
+    path.set_params(alpha=1e-2, tol=1e-4, max_iter=5).fit(sets, y)
     assert_array_equal(model.W_Q_, path.W_Q_)
     assert model.loss_ == path.loss_
     assert_array_equal(model.transform(sets), path.transform(sets))
@@ -155,6 +157,23 @@ def test_alphas_are_numbers_above_zero(sets, alphas):
 def test_without_targets_there_is_nothing_to_choose_by(sets):
     with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
         AttentionContextualizerCV().fit(sets)
+
+
+def test_fits_to_choose_by_are_cut_short_and_parameters_stay(sets):
+    y = np.arange(24) % 2
+    model = AttentionContextualizerCV(alphas=ALPHAS, cv=2, **SMALL | {"max_iter": 40})
+    before = model.get_params()
+    model.fit(sets, y)
+    assert model.get_params() == before
+    assert np.all(model.cv_results_["mean_n_iter"] <= [20, 10, 10])
+    assert model.n_iter_ == 40 or model.converged_
+
+    def fails(model, X, y):
+        raise RuntimeError("no score")
+
+    with pytest.raises(RuntimeError, match="no score"):
+        model.set_params(scoring=fails).fit(sets, y)
+    assert (model.tol, model.max_iter) == (before["tol"], before["max_iter"])
 
 
 def test_only_the_last_fit_warns_of_convergence(sets):
