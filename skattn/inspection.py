@@ -105,7 +105,7 @@ def _read(estimator, X, token_labels=None):
     if whole.weights is not None:
         kept = whole.weights > 0
         position, labels = position[kept], None if labels is None else labels[kept]
-    return _Read(model, model._read(X, reset=False).astype(np.float64), position, labels)
+    return _Read(model, model._read(X).astype(np.float64), position, labels)
 
 
 def _flat_labels(token_labels, lengths):
