@@ -35,8 +35,8 @@ def _of_width(ragged, expected, name, estimator):
     """The sets, refused where their tokens are not of the width that is expected, or of none."""
     if expected == 0 and len(ragged):
         raise ValueError(
-            f"{name}: found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a "
-            "minimum of 1 is required."
+            f"Found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a minimum of 1 "
+            f"is required: {name} has none."
         )
     if ragged.n_features == expected:
         return ragged

@@ -639,6 +639,10 @@ def test_another_kind_or_width_than_in_fit_is_refused(rng):
         crossed.predict(RaggedPair(np.ones((2, 4)), np.ones((2, 5))))
     no_context = RaggedPair(np.ones((2, 4)), [[], []])
     assert_allclose(crossed.predict(no_context), crossed.intercept_[0])
+    with pytest.raises(
+        ValueError, match=r"0 feature\(s\).* is required: The context of X has none"
+    ):
+        regressor().fit(RaggedPair(np.ones((2, 4)), [[], []]), [0.0, 1.0])
     with pytest.raises(ValueError, match="W_K to start from has shape"):
         regressor(init={"W_K": np.ones((4, 4))}).fit(X, Y7)
 
