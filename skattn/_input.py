@@ -58,8 +58,8 @@ def as_sets(X, estimator):
         return RaggedPair(X.queries, X.context)  # checks what may have changed since
     if name is None:
         return as_ragged(X, estimator=estimator)
-    columns = getattr(X, "column_names", getattr(X, "columns", None))  # of Arrow, of others
-    if columns is None:
+    columns = X.schema.names if hasattr(X, "num_columns") else getattr(X, "columns", None)
+    if columns is None:  # neither of Arrow nor of pandas or polars
         raise TypeError(
             f"context={name!r} names a column, but X is of type {type(X).__name__}: give a frame "
             "with this column and one of sets, or a RaggedPair(queries, context)."

@@ -6,6 +6,7 @@ from sklearn.base import TransformerMixin
 
 from ._persistence import VersionStampMixin
 from .containers import is_pandas
+from .pairs import RaggedPair, sides
 from .ragged import RaggedArray
 
 
@@ -35,8 +36,8 @@ def _unless_ragged(plain, wrapped):
         if is_pandas(out, "DataFrame"):
             if is_pandas(X, "Series"):
                 out.index = X.index  # scikit-learn before 1.7 does so for frames only
-            elif isinstance(X, RaggedArray) and X.index is not None:
-                out.index = X.index
+            elif isinstance(X, (RaggedArray, RaggedPair)) and sides(X)[0].index is not None:
+                out.index = sides(X)[0].index
         return out
 
     return method

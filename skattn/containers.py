@@ -262,7 +262,8 @@ def _refuse_more_columns(n_columns, listed):
         raise ValueError(
             f"X is a frame of {n_columns} columns, of which {listed} hold sets. Pass one such "
             "column at a time; in a ColumnTransformer give each its own transformer, and give "
-            "the ordinary columns theirs."
+            "the ordinary columns theirs. Where the sets of one column are to attend to those of "
+            "another, name that one by the attention's context=."
         )
 
 

@@ -751,8 +751,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads. A single set is ``[tokens]`` or
-            ``X[i : i + 1]``; a bare 2-D array is one token a sample.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`. A single
+            set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token a sample.
 
         Returns
         -------
@@ -794,8 +794,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads. A single set is ``[tokens]`` or
-            ``X[i : i + 1]``; a bare 2-D array is one token a sample.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`. A single
+            set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token a sample.
 
         Returns
         -------
@@ -865,8 +865,8 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads. A single set is ``[tokens]`` or
-            ``X[i : i + 1]``; a bare 2-D array is one token a sample.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`. A single
+            set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token a sample.
 
         Returns
         -------

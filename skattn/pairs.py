@@ -62,8 +62,9 @@ class RaggedPair:
     TypeError
         If one side is no container of sets.
     ValueError
-        If the sides have different numbers of sets, or one of them cannot be read; the message
-        names the side.
+        If the sides have different numbers of sets or different indices, as pandas objects and
+        :meth:`skattn.RaggedArray.from_frame` bring them, or one of them cannot be read; the
+        message names the side.
 
     Notes
     -----
@@ -101,6 +102,14 @@ class RaggedPair:
             raise ValueError(
                 f"A RaggedPair has a context for each set, but there are {n_queries} sets of "
                 f"queries and {n_context} of context."
+            )
+        index, context_index = read["queries"].index, read["context"].index
+        if not (index is None or context_index is None or _equal(index, context_index)):
+            raise ValueError(
+                "The index of the context is not that of the queries, though each set is paired "
+                "with the context at its own position. Bring one into the order of the other, as "
+                "by context.loc[queries.index] or from_frame(..., index=queries.index), or give "
+                "the sets without their index."
             )
         dtype = np.result_type(*(side.dtype for side in read.values()))
         for name, side in read.items():
@@ -258,6 +267,13 @@ class RaggedPair:
                 shape, context_shape = ((b - a, length) for length in lengths)
                 yield sets, rows, shape, context_rows, context_shape
             start = stop
+
+
+def _equal(index, other):
+    """Whether two indices have the same labels in the same order."""
+    if hasattr(index, "equals") and hasattr(other, "equals"):  # of pandas
+        return index.equals(other)
+    return list(index) == list(other)
 
 
 def _rows(ragged, sets, n):

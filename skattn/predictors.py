@@ -136,7 +136,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
 
         Returns
         -------
@@ -152,7 +152,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
 
         Returns
         -------
@@ -174,7 +174,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
 
         Returns
         -------
@@ -216,7 +216,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
         y : array-like of shape (n_samples,), or container of arrays of shape (n_tokens,)
             Labels as in `fit`; a token whose label is missing is not scored.
         sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
@@ -293,7 +293,7 @@ class AttentionRegressor(RegressorMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
 
         Returns
         -------
@@ -314,7 +314,7 @@ class AttentionRegressor(RegressorMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or container of arrays
             Numbers as in `fit`; a token whose target is missing is not scored.
         sample_weight : array-like of shape (n_samples,), or container of arrays, default=None

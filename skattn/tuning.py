@@ -148,7 +148,8 @@ class AttentionContextualizerCV(AttentionContextualizer):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads.
+            Anything that :func:`skattn.as_ragged` reads; a :class:`~skattn.RaggedPair`, or with
+            `context` a frame of two columns, for sets that attend to others.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or container of arrays
             A target per set, or per token with ``pooling=None``.
         sample_weight : array-like of shape (n_samples,), or container of arrays, default=None

@@ -58,7 +58,7 @@ ONLY = {
     "_parallel": {"_runtime"},
     "_input": {"containers", "pairs"},
     "_targets": {"_input", "ragged"},
-    "_output": {"containers", "ragged", "_persistence"},
+    "_output": {"containers", "pairs", "ragged", "_persistence"},
     "ragged": set(),
     "losses": set(),
     "solvers": set(),

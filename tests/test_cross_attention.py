@@ -569,6 +569,8 @@ def test_other_frames_name_their_context(kind, rng):
         "passage": [tokens.tolist() for tokens in X.context],
     }
     frame = library.DataFrame(cells) if kind == "polars" else library.table(cells)
+    with pytest.raises(ValueError, match="frame of 2 columns, .* by the attention's context="):
+        regressor().fit(frame, Y7)
     model = regressor(context="passage").fit(frame, Y7)
     expected = regressor().fit(X, Y7)
     assert_allclose(model.predict(frame), expected.predict(X), rtol=1e-12)
@@ -621,7 +623,7 @@ def test_a_frame_without_the_context_is_refused(rng):
         frame = pd.DataFrame({name: cells for name in columns})
         with pytest.raises(ValueError, match=r"X has the columns \[.*must have two: 'b'"):
             regressor(context="b").fit(frame, [0.0, 1.0])
-    with pytest.raises(ValueError, match="frame of 2 columns"):
+    with pytest.raises(ValueError, match="frame of 2 columns, .* by the attention's context="):
         regressor().fit(pd.DataFrame({"a": cells, "b": cells}), [0.0, 1.0])
 
 
@@ -708,6 +710,10 @@ def test_columns_of_a_table(rng):
     assert list(out.index) == list("gfedcba")
     expected = clone(attention).fit(X, Y7).transform(X)
     assert_array_equal(out.to_numpy()[:, :-1], expected)
+    pair = RaggedPair(frame["words"], frame["passage"])
+    out = clone(attention).set_output(transform="pandas").fit_transform(pair, Y7)
+    assert list(out.index) == list("gfedcba")
+    assert_array_equal(out, expected)
 
 
 def test_the_penalty_is_chosen_over_splits_of_pairs(questions):

@@ -120,6 +120,42 @@ def test_columns_of_a_frame_are_read():
     same(RaggedPair(frame["query"], frame["context"]), range(4))
 
 
+def test_sides_with_different_indices_are_refused():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    queries = pd.Series(QUERIES, index=list("dcba"))
+    context = pd.Series(CONTEXT, index=list("abcd"))
+    with pytest.raises(ValueError, match="The index of the context is not that of the queries"):
+        RaggedPair(queries, context)
+    with pytest.raises(ValueError, match="The index of the context"):
+        RaggedPair(RaggedArray.from_list(QUERIES)._with(index=np.arange(4)), context)
+    pair = RaggedPair(queries, context.loc[queries.index])
+    assert_array_equal(pair.context[0], CONTEXT[3])
+    assert list(pair[[1, 0]].queries.index) == list("cd")
+    same(RaggedPair(queries, CONTEXT), range(4))
+
+
+def test_child_tables_are_paired_by_their_key():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    lines = pd.DataFrame({"order": ["b", "a", "b"], "x": [1.0, 2.0, 3.0]})
+    offers = pd.DataFrame({"order": ["a", "c", "a"], "x": [4.0, 5.0, 6.0], "price": [7, 8, 9]})
+    queries = RaggedArray.from_frame(lines, by="order", columns=["x"])
+    with pytest.raises(ValueError, match="index of the context"):
+        RaggedPair(
+            queries,
+            RaggedArray.from_frame(
+                offers[:1], by="order", columns=["x", "price"], index=["a", "c"]
+            ),
+        )
+    offered = offers[offers["order"].isin(queries.index)]
+    context = RaggedArray.from_frame(
+        offered, by="order", columns=["x", "price"], index=queries.index
+    )
+    pair = RaggedPair(queries, context)
+    assert_array_equal(pair[0][0], [[1], [3]])
+    assert_array_equal(pair[0][1], np.empty((0, 2)))
+    assert_array_equal(pair[1][1], [[4, 7], [6, 9]])
+
+
 def test_a_dense_side_is_one_token_a_sample():
     pair = RaggedPair(np.eye(3), [[[1.0]], [], [[2.0], [3.0]]])
     assert_array_equal(pair.queries.lengths, 1)
