@@ -242,6 +242,7 @@ class Attention:
 
     @property
     def _has_self_weights(self):
+        """Whether tokens carry their self-weights, which there are none of with a context."""
         return self.score_statistics and self.n_context_features is None
 
     # Parameters

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, train_test_split
 from sklearn.utils import resample, shuffle
 
-from skattn import RaggedArray, RaggedPair
+from skattn import RaggedArray, RaggedPair, SetPooler, as_ragged
 from skattn.pairs import sides
 
 QUERIES = [np.arange(6.0).reshape(3, 2), np.empty((0, 2)), np.ones((1, 2)), np.full((2, 2), 7.0)]
@@ -201,6 +201,12 @@ def test_pickle_and_copy(pair):
 def test_what_is_no_pair_is_refused_by_side(queries, context, error, match):
     with pytest.raises(error, match=match):
         RaggedPair(queries, context)
+
+
+@pytest.mark.parametrize("take", [as_ragged, SetPooler().fit])
+def test_what_takes_sets_says_how_to_give_one_side(take, pair):
+    with pytest.raises(TypeError, match="two sets in each sample .* use .queries and .context"):
+        take(pair)
 
 
 def test_a_pair_is_not_an_array_and_not_compared(pair):
