@@ -276,6 +276,7 @@ class Attention:
 
     def sets_at_once(self, n, m, itemsize):
         """How many sets of n tokens, attending to m, have scores of at most `chunk_bytes`."""
+        m = 1 if self.mask == "diagonal" else m
         return max(1, self.chunk_bytes // max(1, n * m * self.n_heads * itemsize))
 
     def _row_blocks(self, b, n, m, itemsize):
@@ -433,7 +434,10 @@ class Attention:
         Z = A V; with score statistics each head's log-sum-exp and self-weight beside it.
         """
         X, C = block.X, block.C
-        (b, n, _), (_, m, d_c) = X.shape, C.shape
+        (b, n, d), (_, m, d_c) = X.shape, C.shape
+        if self.mask == "diagonal" and n > 1:  # every token is a set of its own: O(n) time
+            out, cache = self.forward(folded, self.block(X.reshape(b * n, 1, d)))
+            return out.reshape(b, n, self.n_features_out), cache
         H, d_v = self.n_heads, self.d_v
         out = np.empty((b, n, self.n_features_out), X.dtype)
         left, right = self._scored(folded, block)
@@ -513,6 +517,9 @@ class Attention:
         """
         X, C = block.X, block.C
         (b, n, _), m = X.shape, C.shape[1]
+        if self.mask == "diagonal":
+            out, cache = self.forward(folded, block)
+            return np.matmul(p[:, None, :], out)[:, 0], (cache, p)
         H, d_v = self.n_heads, self.d_v
         left, right = self._scored(folded, block)
         row_blocks = self._row_blocks(b, n, m, X.itemsize)
@@ -550,6 +557,9 @@ class Attention:
 
         d_pooled (b, n_features_out), a multiple of `toward` where `attend_pool` was given that.
         """
+        if self.mask == "diagonal":
+            cache, p = cache
+            return self.backward(folded, cache, p[..., None] * d_pooled[:, None, :])
         block, left, right, p, aC, a_sum, row_blocks, kept, swept = cache
         C = block.C
         b, _, d_c = C.shape
