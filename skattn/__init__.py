@@ -3,6 +3,7 @@
 from .attention import scaled_dot_product_attention
 from .containers import as_ragged
 from .contextualizer import AttentionContextualizer
+from .joining import SetJoiner
 from .pairs import RaggedPair
 from .predictors import AttentionClassifier, AttentionRegressor
 from .preprocessing import PositionalEncoder, SetPooler, TokenEmbedder, TokenTransformer
@@ -18,6 +19,7 @@ __all__ = [
     "PositionalEncoder",
     "RaggedArray",
     "RaggedPair",
+    "SetJoiner",
     "SetPooler",
     "TokenEmbedder",
     "TokenTransformer",

@@ -824,7 +824,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
 
         self._run(work, X)
         tokens, _ = sides(X)
-        return RaggedArray(out, tokens.offsets, tokens.weights)
+        return tokens.with_values(out)
 
     def _pool_with_errors(self, X):
         """Pooled vectors of sets that were read, and statistics of their tokens' errors."""

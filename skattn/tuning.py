@@ -51,9 +51,6 @@ class AttentionContextualizerCV(AttentionContextualizer):
         ``"alpha"``, ``"mean_test_score"``, ``"std_test_score"``, ``"mean_fit_time"`` in seconds,
         ``"mean_n_iter"`` and ``"n_converged"`` of shape (n_alphas,), weakest penalty first, and
         ``"split_test_scores"`` of shape (n_splits, n_alphas); all of fits that are cut short.
-    scorer_ : callable
-        What the folds were scored by.
-
     See Also
     --------
     AttentionContextualizer : The model, with all other attributes.
@@ -190,9 +187,9 @@ class AttentionContextualizerCV(AttentionContextualizer):
             weight = np.asarray(sample_weight, dtype=np.float64)
         model = self._predictor(scored_tokens(y, None, sides(sets)[0])[0] if per_token else labels)
         splitter = check_cv(self.cv, labels, classifier=is_classifier(model) and not per_token)
-        self.scorer_ = check_scoring(model, scoring=self.scoring)
+        scorer = check_scoring(model, scoring=self.scoring)
         folds = Parallel(n_jobs=self.n_jobs)(
-            delayed(_path)(model, sets, labels, weight, train, test, alphas, self.scorer_,
+            delayed(_path)(model, sets, labels, weight, train, test, alphas, scorer,
                            self.scoring is None)
             for train, test in splitter.split(np.zeros(len(sets)), labels, groups)
         )  # fmt: skip
@@ -248,7 +245,8 @@ def _path(model, X, y, weight, train, test, alphas, scorer, weigh_scores):
 def _cut_short(model, step):
     """Let the model fit for a start or a score only, and say nothing of convergence."""
     tol, max_iter = model.tol, model.max_iter
-    model.tol, model.max_iter = 10 * tol, math.ceil(max_iter / (2 if step == 0 else 4))
+    model.tol = None if tol is None else 10 * tol
+    model.max_iter = math.ceil(max_iter / (2 if step == 0 else 4))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)

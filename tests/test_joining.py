@@ -14,7 +14,13 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skattn import AttentionContextualizer, RaggedArray, SetPooler
+from skattn import (
+    AttentionContextualizer,
+    PositionalEncoder,
+    RaggedArray,
+    SetPooler,
+    TokenTransformer,
+)
 from skattn.joining import SetJoiner
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -254,3 +260,25 @@ def test_a_column_of_sets_stays_apart_from_the_joined_ones(customers, bought):
     out = columns.fit_transform(customers)
     assert out.shape == (30, 3)
     assert_array_equal(out[:, 2], 2)
+
+
+def test_names_go_through_steps_on_tokens():
+    customers = pd.DataFrame({"id": ["a", "b"]})
+    bought = pd.DataFrame({"id": ["b", "a", "b"], "price": [1.0, 2.0, 3.0], "day": [1.0, 2, 5]})
+    steps = make_pipeline(
+        SetJoiner(bought, key="id", columns=["price", "day"]),
+        PositionalEncoder(mode="append", n_features=2, position=1, drop_position=True),
+        TokenTransformer(StandardScaler()),
+        SetPooler(("mean",)),
+    ).set_output(transform="pandas")
+    pooled = steps.fit_transform(customers)
+    names = ["mean_price", "mean_positionalencoder0", "mean_positionalencoder1"]
+    assert list(pooled.columns) == list(steps.get_feature_names_out()) == names
+
+
+def test_contextual_tokens_keep_the_index_of_their_sets():
+    customers = pd.DataFrame({"id": ["a", "b"]}, index=[7, 3])
+    bought = pd.DataFrame({"id": ["b", "a", "b"], "price": [1.0, 2.0, 3.0]})
+    sets = SetJoiner(bought, key="id", columns="price").fit_transform(customers)
+    tokens = AttentionContextualizer(max_iter=0).fit(sets).contextualize(sets)
+    assert list(tokens.index) == list(sets.index)

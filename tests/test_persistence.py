@@ -112,13 +112,7 @@ def test_joblib_reads_an_estimator_as_a_memory_map(X, tmp_path):
     assert_array_equal(output(again, X), output(estimator, X))
 
 
-KEEPS_A_SCORER = pytest.mark.xfail(reason="scorer_ is of scikit-learn's types, unknown to skops")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=KEEPS_A_SCORER if n == "cv" else ()) for n in ESTIMATORS],
-)
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_skops_asks_for_trust_in_our_own_types_only(name, X):
     io = pytest.importorskip("skops.io", reason="skops is not installed")
     estimator = fitted(name, X)

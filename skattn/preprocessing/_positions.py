@@ -203,9 +203,10 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             code = encode(times, d, self.max_period)
         values = X.values[:, kept]
         if self.mode == "append":
-            return X.with_values(np.hstack([values, code], dtype=X.dtype, casting="same_kind"))
-        values[:, kept != self.position_] += code.astype(X.dtype, copy=False)
-        return X.with_values(values)
+            values = np.hstack([values, code], dtype=X.dtype, casting="same_kind")
+        else:
+            values[:, kept != self.position_] += code.astype(X.dtype, copy=False)
+        return X.with_values(values, None if X.columns is None else self.get_feature_names_out())
 
     def get_feature_names_out(self, input_features=None):
         """Names of a token's features: those that came, then those of an appended encoding.

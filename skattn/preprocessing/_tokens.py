@@ -157,10 +157,10 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         rows = self._rows(rows, len(values))
         self.n_features_out_ = rows.shape[1]
         if isinstance(used, slice):
-            return tokens.with_values(rows)
+            return self._with_rows(tokens, rows)
         out = np.empty((tokens.n_tokens, rows.shape[1]), rows.dtype)
         out[used], out[~used] = rows, self._apply(tokens.values[~used])
-        return tokens.with_values(out)
+        return self._with_rows(tokens, out)
 
     def transform(self, X):
         """Transform every token.
@@ -179,7 +179,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         """
         check_is_fitted(self)
         tokens = read_sets(self, X, reset=False).drop_zero_weights()
-        return tokens.with_values(self._apply(tokens.values))
+        return self._with_rows(tokens, self._apply(tokens.values))
 
     @available_if(_transformer_has("inverse_transform"))
     def inverse_transform(self, X):
@@ -294,6 +294,11 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
                 f"{name} gives rows of dtype {rows.dtype}, but a token is a vector of real numbers."
             )
         return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+    def _with_rows(self, tokens, rows):
+        """The same sets with transformed tokens, named where those of X are."""
+        named = tokens.columns is not None
+        return tokens.with_values(rows, self.get_feature_names_out() if named else None)
 
     def _is_ragged_out(self):
         return True
