@@ -31,7 +31,7 @@ from .preprocessing import SetPooler, TokenTransformer
 
 __all__ = ["CrossFitted", "ScaledNystroem", "set_pipeline"]
 
-STATISTICS = ("mean", "std", "min", "max", "count")
+STATISTICS = ("mean", "std", "min", "max", 0.25, "median", 0.75, "sum", "count")
 PRIOR = 10.0  # how many samples stand behind equal shares of the members, for each member
 FLOOR = 1e-6  # of a probability: a member that rules out a label is not ruled out for it
 MAX_STEPS = 1000  # of expectation maximisation
@@ -42,10 +42,10 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
 
     ``"classifier"`` and ``"regressor"`` give a stack of seven members that look at sets in
     different ways: kernel, boosting and forest learners on pooled statistics, kernel means of
-    tokens at two widths, and attention on tokens as they are and on lifted ones. What each says of
-    samples it was not fitted on decides its share in the prediction, so that the stack leans on
-    what suits the data, and penalties need no choice. An estimator gives a pipeline in which it
-    follows pooled statistics and the out-of-fold predictions of the members that read tokens.
+    tokens at two widths, the token that speaks loudest, and attention between tokens. What each
+    says of samples that it was not fitted on decides its share in the prediction, so that the
+    stack leans on what suits the data. An estimator gives a pipeline in which it follows pooled
+    statistics and the out-of-fold predictions of the members that read tokens.
 
     Parameters
     ----------
@@ -112,9 +112,7 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
             else (StackingRegressor, _MixtureRegressor)
         )
         members = _on_statistics(classifies, random_state) + _on_tokens(classifies, random_state)
-        return stack(
-            members, mixture(PRIOR), cv=_folds(cv, classifies, random_state), n_jobs=n_jobs
-        )
+        return stack(members, mixture(), cv=_folds(cv, classifies, random_state), n_jobs=n_jobs)
     if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
         raise TypeError(
             f"estimator must be 'classifier', 'regressor', or have the methods fit and predict, "
@@ -152,14 +150,14 @@ def _on_statistics(classifies, random_state):
             "statistics_boosting",
             make_pipeline(
                 SetPooler(STATISTICS),
-                boosting(learning_rate=0.05, max_iter=150, random_state=random_state),
+                boosting(max_iter=100, random_state=random_state),
             ),
         ),
         (
             "statistics_forest",
             make_pipeline(
                 SetPooler(STATISTICS),
-                forest(300, min_samples_leaf=2, random_state=random_state),
+                forest(300, min_samples_leaf=2 if classifies else 1, random_state=random_state),
             ),
         ),
     ]
@@ -168,7 +166,7 @@ def _on_statistics(classifies, random_state):
 def _on_tokens(classifies, random_state):
     """Members that read tokens, by name."""
     attention = AttentionClassifier if classifies else AttentionRegressor
-    budget = {"alpha": 1e-3, "max_iter": 100, "tol": None, "random_state": random_state}
+    budget = {"max_iter": 100, "tol": None, "random_state": random_state}
     members = [
         (
             f"kernel_mean_{sharpness}",
@@ -180,12 +178,12 @@ def _on_tokens(classifies, random_state):
         )
         for sharpness in (1, 4)
     ]
+    strongest = attention(
+        mask="diagonal", score_statistics=False, pooling="max", alpha=3e-3, **budget
+    )
     return members + [
-        ("attention", attention(**budget)),
-        (
-            "lifted_attention",
-            make_pipeline(_lift(100, 1, random_state), attention(**budget)),
-        ),
+        ("strongest_token", make_pipeline(_lift(200, 1, random_state), strongest)),
+        ("attention", attention(alpha=1e-3, **budget)),
     ]
 
 

@@ -37,7 +37,7 @@ def bags(rng):
 def quick(model):
     """The same with few trees and iterations."""
     few = {"extratrees": {"n_estimators": 10}, "histgradient": {"max_iter": 10}}
-    few["attention"] = {"max_iter": 10, "tol": 1.0}
+    few["attention"] = {"max_iter": 10}
     params = {}
     for name, value in model.get_params().items():
         for kind, changes in few.items():
@@ -98,7 +98,7 @@ def test_an_estimator_follows_statistics_and_out_of_fold_predictions(bags):
     names = list(model[0].get_feature_names_out())
     assert "statistics__mean_x0" in names
     assert "attention__attentionclassifier0" in names
-    assert len(names) == model[0].transform(X).shape[1] == 4 * 3 + 1 + 4
+    assert len(names) == model[0].transform(X).shape[1] == 8 * 3 + 1 + 4
     assert cross_val_score(model, X, y, cv=2).mean() > 0.7
 
 
