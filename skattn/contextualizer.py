@@ -332,23 +332,9 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         per_token = reconstructs or self._has_token_targets(y, sample_weight)
         rows = counts = None
         if per_token:
-            y, rows, weight = scored_tokens(y, sample_weight, sides(given)[0])
-            tokens = sides(ragged)[0]
-            used = np.unique(tokens.repeat(np.arange(len(tokens)))[rows])
-            rows = rows - _n_tokens_left_out(tokens, used)[rows]
-            ragged = ragged.take(used)
-            if tokens.weights is not None:
-                counts = sides(ragged)[0].weights[rows]
-                weight = weight * counts
+            ragged, y, weight, rows, counts = _used_tokens(ragged, y, sample_weight, given)
         else:
-            weight = check_sample_weight(sample_weight, len(ragged))
-            if y is not None:
-                check_consistent_length(ragged, y)
-                y = plain(np.asarray(y))
-            if np.any(weight == 0):
-                used = np.flatnonzero(weight)
-                ragged, weight = ragged.take(used), weight[used]
-                y = None if y is None else y[used]
+            ragged, y, weight = _used_sets(ragged, y, sample_weight)
         for side, what in zip(sides(ragged), ("sets", "contexts"), strict=True):
             if side is not None and side.n_tokens == 0:
                 raise ValueError(
@@ -935,11 +921,35 @@ def _mean_and_scale(values, weight):
     return mean, np.where(constant, 1.0, np.sqrt(var))
 
 
-def _n_tokens_left_out(X, used):
-    """How many tokens of sets that are not used stand before each token, (n_tokens,)."""
-    is_left_out = np.ones(len(X), dtype=np.int64)
+def _used_sets(X, y, sample_weight):
+    """Sets of positive weight, their targets in a plain array or None, and their weights."""
+    weight = check_sample_weight(sample_weight, len(X))
+    if y is not None:
+        check_consistent_length(X, y)
+        y = plain(np.asarray(y))
+    if np.all(weight > 0):
+        return X, y, weight
+    used = np.flatnonzero(weight)
+    return X.take(used), None if y is None else y[used], weight[used]
+
+
+def _used_tokens(X, y, sample_weight, given):
+    """Sets with a token that is scored; targets, weights, rows and counts of these tokens.
+
+    The weights have the factor `counts`, the token weights, which is None where there are none.
+    `given` are the sets X with the tokens of weight 0.
+    """
+    y, rows, weight = scored_tokens(y, sample_weight, sides(given)[0])
+    tokens = sides(X)[0]
+    used = np.unique(tokens.repeat(np.arange(len(tokens)))[rows])
+    is_left_out = np.ones(len(tokens), dtype=np.int64)
     is_left_out[used] = 0
-    return np.cumsum(X.repeat(is_left_out))
+    rows = rows - np.cumsum(tokens.repeat(is_left_out))[rows]
+    X = X.take(used)
+    if tokens.weights is None:
+        return X, y, weight, rows, None
+    counts = sides(X)[0].weights[rows]
+    return X, y, weight * counts, rows, counts
 
 
 def _mean_of_set(weight, counts, rows, X):
