@@ -104,7 +104,8 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
             has_label = ~pandas.isna(truth)
             return f1_score(truth[has_label].astype(said.dtype), said[has_label])
 
-    scikit-learn splits such a y without stratification; ``cross_val_predict`` can't join lists.
+    scikit-learn splits such a y without stratification. ``cross_val_predict`` does not join such
+    lists, unless all sets are of one length.
 
     Examples
     --------
