@@ -83,6 +83,7 @@ def diagonal(target, max_iter):
         alpha=1e-4,
         max_iter=max_iter,
         tol=None,
+        random_state=0,
     ).fit(sets, list(target))
     return np.mean([A[0].diagonal() for A in model.attention_weights(sets)])
 
