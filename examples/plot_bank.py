@@ -229,8 +229,8 @@ else:
 # company that it keeps, as any average does; the fit finds out which company matters.
 #
 # What the figure does not show: that attention is needed for this. On the real sentences an average
-# of the neighbours does as well, since topics are a matter of which words there are, and so it does
-# in the small language. On the four ambiguous words it does not. And the silhouette is that of
+# of the neighbours does as well, since topics are a matter of which words there are, and in the
+# small language nearly so. With the four ambiguous words it does not. And the silhouette is that of
 # the vectors, not of what a page can show of them.
 
 blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
@@ -243,7 +243,10 @@ for members, colour, marker in looks:
     ax.scatter(*points.T, s=28, color=colour, marker=marker)
     for word, point in zip(members, points, strict=True):
         if members is not common:
-            ax.annotate(word, point, (4, 3), textcoords="offset points", fontsize=9, color=colour)
+            x, side = (-5, "right") if word in ("loan", "credit", "shore") else (4, "left")
+            ax.annotate(
+                word, point, (x, 3), textcoords="offset points", ha=side, fontsize=9, color=colour
+            )
 point = plane.transform([vectors["bank"]])[0]
 ax.scatter(*point, s=170, color="black", marker="*", zorder=3)
 ax.annotate("bank", point, (7, 6), textcoords="offset points", fontsize=12, fontweight="bold")
