@@ -32,7 +32,7 @@ from .preprocessing import SetPooler, TokenTransformer
 __all__ = ["CrossFitted", "ScaledNystroem", "set_pipeline"]
 
 STATISTICS = ("mean", "std", "min", "max", 0.25, "median", 0.75, "sum", "count")
-PRIOR = 10.0  # how many samples stand behind equal shares of the members, for each member
+PRIOR = 3.0  # how many samples stand behind equal shares of the members, for each member
 FLOOR = 1e-6  # of a probability: a member that rules out a label is not ruled out for it
 MAX_STEPS = 1000  # of expectation maximisation
 
@@ -78,7 +78,7 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
     Notes
     -----
     The shares are those of a convex combination: the maximum likelihood mixture for labels, least
-    squares for numbers, each with a prior of ten samples per member in favour of equal shares;
+    squares for numbers, each with a prior of three samples per member in favour of equal shares;
     ``final_estimator_.shares_`` has them in the order of ``named_estimators_``. A fit costs cv + 1
     fits of every member. The regressor takes one target a set; for more, wrap it in scikit-learn's
     ``MultiOutputRegressor``.
