@@ -1,7 +1,9 @@
 """AttentionContextualizer: attention that is learned from a downstream loss."""
 
+import functools
 import warnings
 from contextlib import nullcontext
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +22,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from ._callbacks import CallbackSupportMixin, Iterations, as_task
 from ._input import EMPTY, check_sample_weight, read_sets_in_context, refuse_empty_sets
 from ._objective import HELD, Objective, chunks, pool_forward
 from ._output import RaggedOutputMixin
@@ -28,6 +31,7 @@ from ._random import generator
 from ._runtime import one_blas_thread
 from ._targets import is_certainly_per_token, is_per_token, plain, scored_tokens
 from .attention import INITS, MASKS, Attention
+from .containers import is_table
 from .losses import LOSSES, ReconstructionError
 from .pairs import sides
 from .pooling import POOLINGS, MeanPooling, StatsPooling
@@ -45,7 +49,9 @@ SCALER_BATCH = 2**18  # values whose mean and variance are taken at once
 HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
 
 
-class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin, BaseEstimator):
+class AttentionContextualizer(
+    CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin, BaseEstimator
+):
     """Contextual token vectors by attention that is learned from a loss.
 
     Each sample is a set of token vectors. `fit` learns the projections of a layer of
@@ -196,6 +202,10 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
     memory does not grow with n_i m_i. Samples with the same n_i and m_i are computed together:
     where both vary widely there are few of these, and fitting takes longer than by the formula.
 
+    With scikit-learn 1.9 or later, ``set_callbacks`` takes its callbacks, as ``ProgressBar()`` or,
+    for a predictor, ``ScoringMonitor(scoring="accuracy")``. They are told of every iteration, with
+    the model as it is there; one that answers True ends the fit, without a ConvergenceWarning.
+
     With ``loss="reconstruction"`` no token attends to itself, and the head maps each token's
     contextual vector to the token itself, standardised. The loss is half the squared error,
     averaged over features and tokens; sets of fewer than two tokens have no part in it. W_V and
@@ -318,6 +328,11 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
         """
         self._check_parameters()
         given = read_sets_in_context(self, X, reset=True)
+        told = {  # to callbacks; a table keeps its names
+            "X": X if sides(given)[1] is None and is_table(X) else given,
+            "y": y,
+            "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
+        }
         reconstructs = self._reconstructs(y)
         mask = "exclude_self" if reconstructs else self.mask
         ragged = self._ready(given, mask)
@@ -359,7 +374,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
                 self.__dict__.pop(name, None)
             self._standardise(ragged, weight)
             start = self._start(attention, pooling, ragged.n_features, rng)
-            self._store(attention, pooling, start)
+            as_task(self, lambda task: self._store(attention, pooling, start), 0, told)
             return self
         if not reconstructs:
             loss, y, n_outputs, weight = self._targets(y, weight, counts)
@@ -384,20 +399,37 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             rows,
         )
         theta0 = objective.layout.pack(start | self._start_of_head(objective, rng))
-        with one_blas_thread(), spread_over_processes(objective, self.n_jobs) as value_and_grad:
-            result = minimize(
-                value_and_grad,
-                theta0,
-                self._print_iteration if self.verbose else None,
-                solver=self.solver,
-                tol=0.0 if self.tol is None else self.tol,
-                max_iter=self.max_iter,
-            )
-        params = start | objective.layout.unpack(result.theta) | held
-        self._store(attention, pooling, params, loss, result)
+        tol = 0.0 if self.tol is None else self.tol
+
+        def store(model, result):
+            params = start | objective.layout.unpack(result.theta) | held
+            model._store(attention, pooling, params, loss, result)
+            return vars(model)
+
+        def run(task):
+            listener = self._print_iteration if self.verbose else None
+            if task is not None:
+                fitted = functools.partial(store, copy(self))
+                listener = Iterations(task, self, fitted, tol, told, listener)
+            with one_blas_thread(), spread_over_processes(objective, self.n_jobs) as value_and_grad:
+                result = minimize(
+                    value_and_grad,
+                    theta0,
+                    listener,
+                    solver=self.solver,
+                    tol=tol,
+                    max_iter=self.max_iter,
+                )
+            if task is not None:
+                listener.end()
+            store(self, result)
+            return result
+
+        result = as_task(self, run, self.max_iter, told)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
-        if not result.converged and self.max_iter > 0 and self.tol is not None:
+        is_short = self.max_iter == 0 or self.tol is None or result.reason == "callback"  # as asked
+        if not (result.converged or is_short):
             warnings.warn(
                 f"{type(self).__name__} has not converged after {result.n_iter} iterations: "
                 f"{result.message}; max |gradient| is {result.grad_norm:.3g}, tol {self.tol:.3g}. "
@@ -688,7 +720,7 @@ class AttentionContextualizer(ClassNamePrefixFeaturesOutMixin, RaggedOutputMixin
             ),
         }
 
-    def _print_iteration(self, n_iter, loss, grad_norm):
+    def _print_iteration(self, n_iter, loss, grad_norm, theta):
         print(
             f"[{type(self).__name__}] iteration {n_iter:4d}   objective {loss:.6e}   "
             f"max |gradient| {grad_norm:.2e}"

@@ -29,7 +29,8 @@ class SolverResult:
         Whether the largest entry of the gradient at `theta` is at most the tolerance.
     reason : str
         Why it stopped: "gradient", "max_iter", "max_fun", "flat" (the objective no longer falls
-        beyond round-off), "abnormal" (the line search gave up), "non-finite" or "interrupted".
+        beyond round-off), "abnormal" (the line search gave up), "non-finite", "callback" (which
+        wanted to stop) or "interrupted".
     message : str
         The reason in words, with what SciPy said.
     grad_norm : float
@@ -73,6 +74,7 @@ _ADVICE = {
         "makes the problem better conditioned."
     ),
     "non-finite": "Check the scale of tokens and targets, use standardize=True, or raise alpha.",
+    "callback": "Fit again without the callback that stopped it, or with warm_start=True.",
     "interrupted": "The best point so far is kept; fit again with warm_start=True to go on.",
 }
 
@@ -150,10 +152,13 @@ class _Track:
         """Take note of an iteration that ended at theta, and stop where it is enough."""
         value, grad = self(np.asarray(theta))
         self.curve.append(value)
-        if self.callback is not None:
-            self.callback(len(self.curve) - 1, value, float(np.abs(grad).max(initial=0)))
+        is_enough = self.callback is not None and self.callback(
+            len(self.curve) - 1, value, float(np.abs(grad).max(initial=0)), np.array(theta)
+        )
         if self.grad_norm <= self.tol:
             raise _Stop("gradient")
+        if is_enough:
+            raise _Stop("callback")
         if len(self.curve) > self.max_iter:
             raise _Stop("max_iter")
 
@@ -177,7 +182,8 @@ def minimize(
     theta0 : ndarray of shape (n_parameters,)
         Where to start.
     callback : callable, default=None
-        ``callback(n_iter, loss, grad_norm)`` after each iteration, and at the start with 0.
+        ``callback(n_iter, loss, grad_norm, theta)`` after each iteration, and at the start with
+        0. Where it gives True, that is enough.
     solver : str, default="lbfgs"
         A name of ``SOLVERS``.
     tol : float, default=1e-4
@@ -270,5 +276,6 @@ _MESSAGES = {
     "flat": "the objective no longer fell",
     "abnormal": "the line search gave up",
     "non-finite": "the objective or its gradient became infinite or NaN",
+    "callback": "a callback stopped it",
     "interrupted": "it was interrupted",
 }

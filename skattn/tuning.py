@@ -14,6 +14,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_consistent_length
 
+from ._callbacks import as_task, handed_on, parts_of, within
 from ._documented import with_parameters_of
 from ._input import as_sets
 from ._targets import by_set, is_per_token, scored_tokens
@@ -51,6 +52,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
         ``"alpha"``, ``"mean_test_score"``, ``"std_test_score"``, ``"mean_fit_time"`` in seconds,
         ``"mean_n_iter"`` and ``"n_converged"`` of shape (n_alphas,), weakest penalty first, and
         ``"split_test_scores"`` of shape (n_splits, n_alphas); all of fits that are cut short.
+
     See Also
     --------
     AttentionContextualizer : The model, with all other attributes.
@@ -188,32 +190,40 @@ class AttentionContextualizerCV(AttentionContextualizer):
         model = self._predictor(scored_tokens(y, None, sides(sets)[0])[0] if per_token else labels)
         splitter = check_cv(self.cv, labels, classifier=is_classifier(model) and not per_token)
         scorer = check_scoring(model, scoring=self.scoring)
-        folds = Parallel(n_jobs=self.n_jobs)(
-            delayed(_path)(model, sets, labels, weight, train, test, alphas, scorer,
-                           self.scoring is None)
-            for train, test in splitter.split(np.zeros(len(sets)), labels, groups)
-        )  # fmt: skip
-        scores, seconds, n_iter, converged = np.array(folds).transpose(1, 0, 2)  # (folds, alphas)
-        mean = scores.mean(axis=0)
-        self.cv_results_ = {
-            "alpha": alphas,
-            "mean_test_score": mean,
-            "std_test_score": scores.std(axis=0),
-            "mean_fit_time": seconds.mean(axis=0),
-            "mean_n_iter": n_iter.mean(axis=0),
-            "n_converged": converged.sum(axis=0).astype(int),
-            "split_test_scores": scores,
-        }
-        best = float(alphas[np.flatnonzero(mean == mean.max())[-1]])
-        self._goes_on = False
-        for step, alpha in enumerate(alphas[alphas < best]):
-            self.alpha_ = float(alpha)
-            with _cut_short(self, step):
-                super().fit(sets, labels, sample_weight=weight)
-            self._goes_on = True
-        self.alpha_ = best
-        super().fit(X, y, sample_weight=sample_weight)
-        self._goes_on = False
+        splits = list(splitter.split(np.zeros(len(sets)), labels, groups))
+        refit = super().fit
+
+        def run(task):
+            folds = Parallel(n_jobs=self.n_jobs)(
+                delayed(_path)(model, sets, labels, weight, *split, alphas, scorer,
+                               self.scoring is None, self if part else None, part)
+                for split, part in zip(splits, parts_of(task, "fold", splits, alphas), strict=True)
+            )  # fmt: skip
+            scores, seconds, n_iter, converged = np.array(folds).transpose(1, 0, 2)
+            mean = scores.mean(axis=0)  # (n_alphas,) of (n_splits, n_alphas)
+            self.cv_results_ = {
+                "alpha": alphas,
+                "mean_test_score": mean,
+                "std_test_score": scores.std(axis=0),
+                "mean_fit_time": seconds.mean(axis=0),
+                "mean_n_iter": n_iter.mean(axis=0),
+                "n_converged": converged.sum(axis=0).astype(int),
+                "split_test_scores": scores,
+            }
+            best = float(alphas[np.flatnonzero(mean == mean.max())[-1]])
+            self._goes_on = False
+            for step, alpha in enumerate(alphas[alphas < best]):
+                self.alpha_ = float(alpha)
+                with _cut_short(self, step):
+                    refit(sets, labels, sample_weight=weight)
+                self._goes_on = True
+            self.alpha_ = best
+            refit(X, y, sample_weight=sample_weight)
+            self._goes_on = False
+
+        metadata = None if sample_weight is None else {"sample_weight": sample_weight}
+        told = {"X": X, "y": y, "metadata": metadata}
+        as_task(self, run, len(splits) + len(alphas), told)
         return self
 
     def _predictor(self, y):
@@ -225,19 +235,21 @@ class AttentionContextualizerCV(AttentionContextualizer):
         return kind(**params | {"n_jobs": None, "verbose": 0, "warm_start": True})
 
 
-def _path(model, X, y, weight, train, test, alphas, scorer, weigh_scores):
+def _path(model, X, y, weight, train, test, alphas, scorer, weigh_scores, search, task):
     """Scores, seconds, iterations and convergence (4, n_alphas) of one fold, weak to strong."""
     model = clone(model)
     part = None if weight is None else weight[train]
     scored = {"sample_weight": weight[test]} if weigh_scores and weight is not None else {}
     rows = []
-    for step, alpha in enumerate(alphas):
-        start = time.perf_counter()
-        with _cut_short(model, step):  # what has not converged is counted in cv_results_
-            model.set_params(alpha=float(alpha)).fit(X[train], y[train], sample_weight=part)
-        seconds = time.perf_counter() - start
-        score = scorer(model, X[test], y[test], **scored)
-        rows.append((score, seconds, model.n_iter_, model.converged_))
+    with within(task, search):
+        for step, alpha in enumerate(alphas):
+            start = time.perf_counter()
+            # what has not converged is counted in cv_results_
+            with _cut_short(model, step), handed_on(task, search, model):
+                model.set_params(alpha=float(alpha)).fit(X[train], y[train], sample_weight=part)
+            seconds = time.perf_counter() - start
+            score = scorer(model, X[test], y[test], **scored)
+            rows.append((score, seconds, model.n_iter_, model.converged_))
     return np.array(rows, dtype=np.float64).T
 
 

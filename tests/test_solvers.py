@@ -214,10 +214,26 @@ def test_the_callback_hears_of_each_iteration_once(solver, problem):
     function, start, _, _ = PROBLEMS[problem]
     heard = []
     result = minimize(function, start, lambda *args: heard.append(args), solver=solver, max_iter=30)
-    assert [n_iter for n_iter, _, _ in heard] == list(range(result.n_iter + 1))
-    assert [loss for _, loss, _ in heard] == result.loss_curve[: result.n_iter + 1]
-    assert heard[0][1:] == (function(start)[0], np.abs(function(start)[1]).max())
-    assert all(isinstance(x, float) for call in heard for x in call[1:])
+    assert [n_iter for n_iter, *_ in heard] == list(range(result.n_iter + 1))
+    assert [loss for _, loss, *_ in heard] == result.loss_curve[: result.n_iter + 1]
+    for _, loss, grad_norm, theta in heard:
+        value, grad = function(theta)
+        assert (loss, grad_norm) == (value, np.abs(grad).max())
+        assert isinstance(loss, float)
+        assert isinstance(grad_norm, float)
+    assert_array_equal(heard[0][3], start)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_a_callback_that_gives_true_ends_it(solver, at):
+    start = np.array([-1.2, 1.0])
+
+    def callback(n_iter, *_):
+        return n_iter == at
+
+    result = minimize(rosenbrock, start, callback, solver=solver, tol=1e-10)
+    assert_sound(result, rosenbrock, start)
+    assert (result.reason, result.n_iter, result.converged) == ("callback", at, False)
 
 
 @pytest.mark.parametrize("problem", ["quadratic", "valley"])
@@ -323,7 +339,7 @@ def test_an_interrupt_keeps_the_best_point(solver, after):
 
 @pytest.mark.parametrize("at", [0, 1, 3])
 def test_an_interrupt_in_the_callback_is_one_too(solver, at):
-    def callback(n_iter, loss, grad_norm):
+    def callback(n_iter, loss, grad_norm, theta):
         if n_iter == at:
             raise KeyboardInterrupt
 
