@@ -54,6 +54,25 @@ def as_ragged(X, *, estimator=None):
         If tokens hold a null, NaN or infinity, or have different numbers of features, naming the
         set and the token; if a set is null; if a frame has other columns beside one of sets.
 
+    Notes
+    -----
+    scikit-learn's splitters, searches and ensembles hand such containers on as they are, but a few
+    of its tools turn X into one array first, where sets of different lengths do not fit.
+    BaggingClassifier and ``sklearn.inspection.permutation_importance`` take sets as a frame of one
+    column, or as an object array of shape (n_samples, 1). SelfTrainingClassifier takes numbers
+    only: give it, as one may give the others, row numbers, and look the sets up in the model::
+
+        def look_up(rows, sets):
+            return sets[np.ravel(rows)]
+
+        sets, rows = as_ragged(X), np.arange(len(X)).reshape(-1, 1)
+        first = FunctionTransformer(look_up, kw_args={"sets": sets})
+        SelfTrainingClassifier(make_pipeline(first, AttentionClassifier())).fit(rows, y)
+
+    AdaBoostClassifier weights samples in the `fit` of its estimator, which a pipeline has no
+    weights for: let it follow the pooling, ``make_pipeline(AttentionContextualizer(),
+    AdaBoostClassifier())``. :func:`skattn.inspection.permutation_importance` takes any container.
+
     Examples
     --------
     >>> from skattn import as_ragged

@@ -26,6 +26,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._output import RaggedOutputMixin
 from .predictors import AttentionClassifier, AttentionRegressor
 from .preprocessing import SetPooler, TokenTransformer
 
@@ -306,7 +307,7 @@ class ScaledNystroem(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return len(self.nystroem_.components_)
 
 
-class CrossFitted(TransformerMixin, BaseEstimator):
+class CrossFitted(RaggedOutputMixin, BaseEstimator):
     """Predictions of an estimator as features, out of fold for the samples it is fitted on.
 
     `fit_transform` predicts each training sample by a fit on other folds, `transform` any sample by
