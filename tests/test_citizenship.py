@@ -32,7 +32,7 @@ from skattn import (
     TokenEmbedder,
     TokenTransformer,
 )
-from skattn.pipelines import CrossFitted, ScaledNystroem
+from skattn.pipelines import CrossFitted, ScaledNystroem, set_pipeline
 
 # A fit of a few steps is as good as a long one where tools are tried.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -306,3 +306,31 @@ def test_predictors_stand_beside_models_on_pooled_statistics(shifted, tool):
     X, y, model = shifted
     members = [("attention", model), ("pooled", make_pipeline(SetPooler(), LogisticRegression()))]
     assert cross_val_score(tool(members), X, y, cv=3, error_score="raise").mean() > 0.9
+
+
+# Printing --------------------------------------------------------------------------------------
+
+
+def printed():
+    """Pipelines with large parameters."""
+    words, vectors = [f"w{i}" for i in range(3000)], np.zeros((3000, 40))
+    child = pd.DataFrame(np.arange(30_000.0).reshape(1000, 30)).add_prefix("c")
+    start = small(AttentionClassifier, init={"W_Q": np.ones((2000, 2))})
+    return {
+        "arrays to start from": make_pipeline(TokenTransformer(StandardScaler()), start),
+        "a table of words": make_pipeline(TokenEmbedder((words, vectors)), small()),
+        "a frame of words": TokenEmbedder(pd.DataFrame(vectors, index=words)),
+        "a child table": make_pipeline(SetJoiner(child, key="c0", columns=["c1"]), SetPooler()),
+        "a stack": set_pipeline("classifier"),
+    }
+
+
+@pytest.mark.parametrize("model", printed())
+def test_large_parameters_are_cut_short_where_a_model_is_shown(model):
+    est = printed()[model]
+    page = est._repr_html_()
+    for step in est.get_params().values():
+        if hasattr(step, "fit"):
+            assert type(step).__name__ in page
+    assert len(repr(est)) < 4000
+    assert max(map(len, page.splitlines())) < 4000

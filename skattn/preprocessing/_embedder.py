@@ -25,7 +25,8 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
     vectors : dict, frame, pair, ndarray, KeyedVectors or "onehot"
         The vector of each word:
 
-        - a dict from words to vectors of one length;
+        - a dict from words to vectors of one length; thousands of arrays in a dict take
+          scikit-learn many seconds to print, as a notebook does, the next two forms none;
         - a pandas frame whose index holds the words, or a polars frame, one column of which
           holds them;
         - a tuple of a list of n words, or a dict from words to row numbers, and an array of
