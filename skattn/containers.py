@@ -106,8 +106,8 @@ def _read_ragged(X, estimator):
 def _read_sparse(X, estimator):
     raise TypeError(
         "Sparse input is not supported: the rows of a sparse matrix are not sets of token "
-        "vectors. Use X.toarray() for one dense token a sample, or look up a vector for each "
-        "stored item and pass a list of (n_i, n_features) arrays."
+        "vectors. For baskets, of which a stored entry is a token, TokenEmbedder(vectors) gives "
+        "sets; a dense array, as .toarray() gives, is read as one token a row."
     )
 
 
