@@ -244,8 +244,9 @@ for members, colour, marker in looks:
     for word, point in zip(members, points, strict=True):
         if members is not common:
             x, side = (-5, "right") if word in ("loan", "credit", "shore") else (4, "left")
+            at = (x, -9 if word == "vault" else 3)
             ax.annotate(
-                word, point, (x, 3), textcoords="offset points", ha=side, fontsize=9, color=colour
+                word, point, at, textcoords="offset points", ha=side, fontsize=9, color=colour
             )
 point = plane.transform([vectors["bank"]])[0]
 ax.scatter(*point, s=170, color="black", marker="*", zorder=3)

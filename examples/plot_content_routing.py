@@ -23,10 +23,14 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
+from threadpoolctl import threadpool_limits
 
 from skattn import AttentionRegressor
+
+threadpool_limits(1)  # products are small here: threads would wait for each other
 
 N_KINDS = 6
 GAPS = [5, 10, 20, 50, 100, 200, 500]
@@ -78,7 +82,7 @@ models = {"attention": attention(1e-5), "attention, alpha=1e-3": attention(1e-3)
 # %%
 # Reading from left to right
 # --------------------------
-# The rival is an echo-state network: 200 units that take in one token at a time, by fixed random
+# The rival is an echo-state network: 100 units that take in one token at a time, by fixed random
 # weights, and a ridge regression on the state at the end. A leak says how much of the state each
 # step replaces: with 1 it lives for the moment, with less it remembers longer.
 #
@@ -88,13 +92,13 @@ models = {"attention": attention(1e-5), "attention, alpha=1e-3": attention(1e-3)
 
 
 class EchoState:
-    """States after the last token of sequences, by fixed random weights."""
+    """States after the last token of sequences, by fixed random weights, one in ten not zero."""
 
-    def __init__(self, leak, n_units=200, radius=0.99, random_state=0):
+    def __init__(self, leak, n_units=100, radius=0.99, random_state=0):
         rng = np.random.default_rng(random_state)
-        W = rng.normal(size=(n_units, n_units))
-        self.W = W * (radius / np.abs(np.linalg.eigvals(W)).max())
-        self.W_in = 0.1 * rng.normal(size=(2 * N_KINDS + 1, n_units))
+        W = rng.normal(size=(n_units, n_units)) * (rng.random((n_units, n_units)) < 0.1)
+        self.W = csr_array(W * (radius / np.abs(np.linalg.eigvals(W)).max()))
+        self.W_in = csr_array(0.1 * rng.normal(size=(n_units, 2 * N_KINDS + 1)))
         self.leak = leak
 
     def states(self, X):
@@ -102,10 +106,11 @@ class EchoState:
         kind, number, is_question = X[..., :N_KINDS], X[..., [N_KINDS]], X[..., [-1]]
         is_filler = kind.sum(axis=-1, keepdims=True) == 0
         inputs = np.concatenate([kind * number, is_filler * number, kind * is_question], axis=-1)
-        h = np.zeros((len(X), len(self.W)))
-        for t in range(X.shape[1]):
-            h = (1 - self.leak) * h + self.leak * np.tanh(h @ self.W + inputs[:, t] @ self.W_in)
-        return h
+        inputs = np.ascontiguousarray(inputs.transpose(1, 2, 0))  # (n_tokens, 13, n_samples)
+        h = np.zeros((self.W.shape[0], len(X)))
+        for u in inputs:
+            h = (1 - self.leak) * h + self.leak * np.tanh(self.W @ h + self.W_in @ u)
+        return h.T
 
 
 leaks = [1.0, 0.3, 0.1, 0.03]
@@ -139,12 +144,10 @@ for gap in GAPS:
     for name, network in networks.items():
         H = network.states(np.concatenate([X_gap, X, moved]))
         H_train, H_test, H_moved = np.split(H, [n_train, n_train + n_test])
-        predicted = np.empty(n_test)
-        for kind in range(N_KINDS):
-            ridge = RidgeCV(alphas=np.logspace(-8, 2, 11)).fit(H_train, numbers_gap[:, kind])
-            predicted[asked == kind] = ridge.predict(H_test[asked == kind])
+        ridge = RidgeCV(alphas=np.logspace(-8, 2, 6), alpha_per_target=True)
+        predicted = ridge.fit(H_train, numbers_gap).predict(H_test)[rows, asked]
         answers[name].append(r2_score(truth, predicted))
-        just_read = network.leak * np.linalg.norm(network.W_in[asked[:40]], axis=1)
+        just_read = network.leak * np.linalg.norm(network.W_in.toarray()[:, asked[:40]], axis=0)
         change = np.linalg.norm(H_moved - H_test[:40], axis=1)
         present[name].append(np.mean(change / just_read))
 
@@ -158,17 +161,17 @@ for title, table in (("R² of the answers", answers), ("What is there to answer 
 # ---------------------------------------------------
 # The states forget, each at the pace that its leak has set before anyone knew how far back the
 # question would reach. Between the item and the answer lie as many steps as the gap is long, and
-# each takes its share. The slowest network still gets the answer across 500 tokens, from the tenth
-# of the item that is left, as nothing disturbs the sum. For attention there is one step between
-# any two tokens, and the distance is nowhere in the formula. It was trained on gaps of up to 30.
+# each takes its share. The slowest network still gets most of the answer across 500 tokens, from
+# the tenth of the item that is left. For attention there is one step between any two tokens, and
+# the distance is nowhere in the formula. It was trained on gaps of up to 30.
 #
-# There is a price. The state is 200 numbers however long the sequence, while attention keeps every
+# There is a price. The state is 100 numbers however long the sequence, while attention keeps every
 # token, and compares each pair: that is n^2 comparisons.
 
 assert min(answers["attention"]) > 0.99
 assert min(present["attention"]) > 0.9
 for name in list(networks)[:3]:
-    assert answers[name][0] > 0.85 and answers[name][-1] < 0.1
+    assert answers[name][0] > 0.7 and answers[name][-1] < 0.1
 for name in networks:
     assert np.all(np.diff(present[name]) < 0)
 reach = [sum(value > 0.5 for value in answers[name]) for name in networks]

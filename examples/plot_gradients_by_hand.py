@@ -193,7 +193,7 @@ assert abs((loss - lower) / expected - 1) < 0.01
 # %%
 # Messages come home
 # ------------------
-# Top: A, how much each row used each token, and dS, what the scores are told: orange to grow,
+# Top: A, how much each row used each token, and -dS, what the scores are told: orange to grow,
 # blue to shrink, nothing in sum over a row. Below: the gradient of two values, put together from
 # messages. An arrow is A_ij dZ_i, what row i has to say about the token, as long as its error is
 # large and its use of the token was heavy. Put head to tail they end where dV_j does. A token that
