@@ -78,7 +78,7 @@ is_scored = ~np.isnan(y_test)
 # ---------------
 # One head, the bare formula.
 
-SHAPE = {"n_heads": 1, "d_k": 8, "d_v": 4, "score_statistics": False}
+SHAPE = {"n_heads": 1, "d_k": 10, "d_v": 4, "score_statistics": False}
 ALPHA = 1e-3
 model = AttentionRegressor(
     **SHAPE, pooling=None, standardize=False, alpha=ALPHA, max_iter=1000, random_state=0
@@ -89,9 +89,9 @@ model = AttentionRegressor(
 # --------------
 # `AttentionRegressor` has no such thing, so we fit it here, on the same layer and objective: the
 # mean of half the squared error plus the penalty. Scores are (x_i W) D (x_j W)^T with a sign for
-# each column in D. Without the signs a token could not but like itself, and with them W D W^T is
-# any symmetric matrix at all. Where W_Q is W and W_K is W D, the gradient of W is the sum of what
-# its two uses say.
+# each column in D. Without the signs, of any two tokens one at least would prefer itself to the
+# other. With five of either sign, as many as a token has features, W D W^T is any symmetric matrix
+# at all. Where W_Q is W and W_K is W D, the gradient of W is the sum of what its two uses say.
 
 layer = Attention(**SHAPE)
 D = np.tile([1.0, -1.0], SHAPE["d_k"] // 2)
