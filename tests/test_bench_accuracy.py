@@ -86,7 +86,8 @@ def test_cache_outlives_a_run_that_was_killed(bench, tasks, tmp_path):
     again = bench.Cache(tmp_path, fast=False)
     assert [again.get(musk, method, number)["score"] for number in (0, 1)] == [0.5, 0.25]
     assert again.get(musk, method, 2) is None
-    assert again.of(musk, method) is None
+    again.put(musk, method, 3, {"score": 0.1})  # after a gap it does not count yet
+    assert [result["score"] for result in again.of(musk, method)] == [0.5, 0.25]
 
 
 def test_scores_of_other_settings_do_not_count(bench, tasks, tmp_path):
