@@ -482,7 +482,8 @@ the test sets where there is the set's own split alone (japanese_vowels, mnist_p
 wsd sets); a number in brackets tells of how many splits, where not of all. At most 1,500 sets to
 train on and 1,000 to test on, 500 to train on for modelnet10_chair_monitor and 150 to 500 for the
 generated tasks. Ten folds for up to 200 sets (five, twice, for ms_pesticides), five for
-birds_brown_creeper, three for the others; fresh draws of the generated tasks. Every method sees the same splits.
+birds_brown_creeper, three for the others; fresh draws of the generated tasks. Every method sees
+the same splits.
 
 - *mean*, *stats*: pooled tokens; stats are mean, deviation, minimum, maximum, quartiles, sum and
   number of tokens and its logarithm. For flavor_compounds, shares and numbers of the categories.
