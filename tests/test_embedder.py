@@ -535,6 +535,32 @@ def test_names_are_the_columns_of_the_frame_where_there_are_such():
         ]
 
 
+@pytest.mark.parametrize("column", ["texts", "words", "ids"])
+def test_each_text_stays_in_the_row_of_its_other_columns(column):
+    texts, tokens = ["cat dog", "phone", ""], [["cat", "dog"], ["phone"], []]
+    ids = [np.array(entry) for entry in ([0, 1], [2], [])]
+    cells = {"texts": texts, "words": tokens, "ids": ids}[column]
+    frame = pd.DataFrame({"cells": pd.Series(cells), "length": [2.0, 1.0, 0.0]})
+    frame.index = [2, 0, 1]  # the labels of a shuffled frame
+    pooled = make_pipeline(
+        TokenEmbedder(VECTORS if column == "ids" else TABLE), SetPooler(statistics=("count",))
+    )
+    both = ColumnTransformer([("n", pooled, "cells"), ("of", "passthrough", ["length"])])
+    out = both.set_output(transform="pandas").fit_transform(frame)
+    assert out.index.tolist() == [2, 0, 1]
+    assert_array_equal(out["n__count"], out["of__length"])
+
+
+def test_ids_of_a_child_table_keep_its_order():
+    child = pd.DataFrame({"who": ["b", "a", "b", "a"], "item": [0, 3, 9, 2]})
+    ids = RaggedArray.from_frame(child, by="who", columns=["item"])
+    vectors = TokenEmbedder(VECTORS, unknown="zeros").fit_transform(ids)
+    assert vectors.index.tolist() == ["b", "a"]
+    assert_array_equal(vectors.to_frame(), [VECTORS[0], VECTORS[3], [0, 0], VECTORS[2]])
+    known = TokenEmbedder(VECTORS).fit_transform(ids)
+    assert_array_equal(known.to_frame(), VECTORS[[0, 3, 2]])
+
+
 @pytest.mark.parametrize("transform", ["default", "pandas"])
 def test_set_output_leaves_ragged_arrays_alone(transform):
     embedder = TokenEmbedder(TABLE).set_output(transform=transform)

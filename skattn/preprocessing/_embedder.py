@@ -170,8 +170,8 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
         Returns
         -------
         RaggedArray
-            One row of `n_features_out_` columns for each token, in order; with token weights
-            where X has such.
+            One row of `n_features_out_` columns for each token, in order; with the index and
+            token weights of X, where it has such.
         """
         check_is_fitted(self)
         sets = self._read(X, reset=False)
@@ -269,7 +269,7 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
             rows = sets.row_numbers(n_words)
         else:
             rows = sets.look_up(self.vocabulary_)
-        return RaggedArray(rows[:, None], sets.offsets, sets.weights)
+        return RaggedArray(rows[:, None], sets.offsets, sets.weights, sets.index, sets.rows)
 
     def _refuse_unknown(self, sets, rows):
         """Raise naming the first token without a vector, where `unknown` says so."""

@@ -5,8 +5,11 @@ import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
+
+from ..containers import is_from
 
 WORD = re.compile(r"\w+")
 FEW = 5  # words that a message names
@@ -20,6 +23,8 @@ class WordSets:
     offsets: np.ndarray
     weights: np.ndarray | None = None
     n_columns: int | None = None  # of the sparse matrix whose columns the tokens are
+    index: Any = None  # as a RaggedArray has it
+    rows: np.ndarray | None = None
 
     def where(self, position):
         """Which token it is, for a message."""
@@ -120,7 +125,7 @@ def read_ragged_ids(X):
             "ids: whole numbers. Token vectors need no TokenEmbedder."
         )
     X = X.with_values(ids).drop_zero_weights()
-    return WordSets(X.values.ravel(), X.offsets, X.weights)
+    return WordSets(X.values.ravel(), X.offsets, X.weights, index=X.index, rows=X.rows)
 
 
 def read_documents(X, tokenizer):
@@ -129,13 +134,14 @@ def read_documents(X, tokenizer):
     documents = [_tokens_of(entry, i, tokenizer) for i, entry in enumerate(_entries(X))]
     offsets = np.zeros(len(documents) + 1, dtype=np.int64)
     np.cumsum([len(tokens) for tokens in documents], out=offsets[1:])
+    index = X.index if is_from(X, "pandas", "Series", "DataFrame") else None
     arrays = [tokens for tokens in documents if len(tokens)]
     if arrays and all(isinstance(tokens, np.ndarray) for tokens in arrays):
         ids = np.concatenate(arrays)
         if ids.dtype.kind in "iu":  # not where signed and unsigned ones became floats
-            return WordSets(ids, offsets)
+            return WordSets(ids, offsets, index=index)
     plain = (t.tolist() if isinstance(t, np.ndarray) else t for t in documents)
-    return WordSets(list(chain.from_iterable(plain)), offsets)
+    return WordSets(list(chain.from_iterable(plain)), offsets, index=index)
 
 
 def _entries(X):
