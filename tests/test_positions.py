@@ -310,6 +310,18 @@ def test_another_number_of_features_is_refused(awkward_sets):
         PositionalEncoder().transform(awkward_sets)
 
 
+def test_the_sets_of_a_child_table_name_the_column_of_positions():
+    child = pd.DataFrame({"who": ["b", "a", "b"], "price": [3.0, 4.0, 5.0], "day": [0, 7, 2]})
+    sets = RaggedArray.from_frame(child, by="who", columns=["price", "day"])
+    by_name = PositionalEncoder(position="day", mode="append").fit(sets)
+    by_number = PositionalEncoder(position=1, mode="append").fit(sets)
+    assert by_name.position_ == 1
+    assert_array_equal(by_name.transform(sets).values, by_number.transform(sets).values)
+    turned = RaggedArray.from_frame(child, by="who", columns=["day", "price"])
+    with pytest.raises(ValueError, match="'day' is column 0 of X, but was column 1 in fit"):
+        by_name.transform(turned)
+
+
 @pytest.mark.parametrize("transform", ["default", "pandas"])
 def test_set_output_leaves_ragged_arrays_alone(transform, awkward_sets):
     encoder = PositionalEncoder().set_output(transform=transform)

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._input import read_sets
 from .._output import RaggedOutputMixin
 from ..containers import is_pandas, is_table
+from ..ragged import RaggedArray
 from ._names import of_token_features
 
 MODES = ("add", "append")
@@ -51,8 +52,8 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
     position : int or str, default=None
         Column of the tokens that holds their positions, as a time of any real values, by its
         number or name; a negative number counts from the end. Names there are in a frame of
-        numbers, or where each set is a frame. None counts the tokens of each set from 0, in the
-        order in which they stand.
+        numbers, where each set is a frame, and in the sets of a child table. None counts the
+        tokens of each set from 0, in the order in which they stand.
     drop_position : bool, default=False
         Whether the column `position` is left out of the output. Kept, it is the same there, with
         nothing added.
@@ -285,6 +286,8 @@ def _is_integer(value):
 
 def _column_names(X):
     """Names of the token features, which all frames of X must share; none where X has none."""
+    if isinstance(X, RaggedArray):
+        return [] if X.columns is None else X.columns.tolist()
     if is_pandas(X, "DataFrame"):
         if is_table(X):
             return list(X.columns)
