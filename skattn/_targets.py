@@ -85,10 +85,17 @@ def plain(y):
 
 def by_set(entries):
     """Entries set by set as an object array (n_samples,), which scikit-learn's splits can index."""
-    cells = list(entries)
+    cells = _cells(entries)
     out = np.empty(len(cells), dtype=object)
     out[:] = cells
     return out
+
+
+def _cells(entries):
+    """One entry for each set; in a RaggedArray of one feature, a vector."""
+    if isinstance(entries, RaggedArray) and entries.n_features == 1:
+        return [cell[:, 0] for cell in entries]
+    return list(entries)
 
 
 def _is_sequence(entry):
@@ -115,10 +122,8 @@ def _read(y, lengths):
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: {[len(lengths), len(y)]}"
         )
-    if isinstance(y, RaggedArray) and y.n_features == 1:
-        y = [cell[:, 0] for cell in y]
     values, present, n_axes = [], [], set()
-    for i, (cell, length) in enumerate(zip(y, lengths.tolist(), strict=True)):
+    for i, (cell, length) in enumerate(zip(_cells(y), lengths.tolist(), strict=True)):
         array, missing = _cell(cell, i)
         if len(array) != length:
             raise ValueError(
@@ -185,9 +190,7 @@ def _token_sample_weight(sample_weight, X):
         raise ValueError(
             f"sample_weight has weights for {len(sample_weight)} sets, but there are {len(X)}."
         )
-    if isinstance(sample_weight, RaggedArray):
-        sample_weight = [cell[:, 0] for cell in sample_weight]
-    cells = [np.asarray(cell, dtype=np.float64).reshape(-1) for cell in sample_weight]
+    cells = [np.asarray(cell, dtype=np.float64).reshape(-1) for cell in _cells(sample_weight)]
     for i, (cell, length) in enumerate(zip(cells, X.lengths.tolist(), strict=True)):
         if len(cell) != length:
             raise ValueError(

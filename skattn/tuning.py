@@ -17,7 +17,7 @@ from sklearn.utils import check_consistent_length
 from ._callbacks import as_task, handed_on, parts_of, within
 from ._documented import with_parameters_of
 from ._input import as_sets
-from ._targets import by_set, is_per_token, scored_tokens
+from ._targets import by_set, is_per_token, plain, scored_tokens
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
 from .pairs import sides
@@ -179,7 +179,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
             )
         sets = as_sets(X, self)
         per_token = self._has_token_targets(y, sample_weight)
-        labels = by_set(y) if per_token else np.asarray(y)
+        labels = by_set(y) if per_token else plain(np.asarray(y))
         check_consistent_length(sets, labels, sample_weight, groups)
         if sample_weight is None:
             weight = None
@@ -200,6 +200,13 @@ class AttentionContextualizerCV(AttentionContextualizer):
                 for split, part in zip(splits, parts_of(task, "fold", splits, alphas), strict=True)
             )  # fmt: skip
             scores, seconds, n_iter, converged = np.array(folds).transpose(1, 0, 2)
+            if np.isnan(scores).any():
+                fold = int(np.argmax(np.isnan(scores).any(axis=1)))
+                raise ValueError(
+                    f"There is no best alpha: scoring={self.scoring!r} gives the scores "
+                    f"{scores[fold].tolist()} in fold {fold}, as where its test sets lack a "
+                    "class. Choose a cv whose folds can be scored, or another scoring."
+                )
             mean = scores.mean(axis=0)  # (n_alphas,) of (n_splits, n_alphas)
             self.cv_results_ = {
                 "alpha": alphas,

@@ -15,6 +15,7 @@ from skattn import (
     AttentionContextualizer,
     AttentionContextualizerCV,
     AttentionRegressor,
+    RaggedArray,
 )
 from skattn.datasets import make_lookup
 
@@ -152,6 +153,36 @@ def test_sample_weights_count_in_fits_and_scores(sets):
 def test_alphas_are_numbers_above_zero(sets, alphas):
     with pytest.raises(ValueError, match="alphas must be numbers above 0"):
         AttentionContextualizerCV(alphas=alphas).fit(sets, np.arange(24) % 2)
+
+
+def test_targets_mean_the_same_in_an_object_array(sets, rng):
+    numbers, choices = rng.normal(size=24), np.arange(24) % 2 == 0
+    for y in (numbers, choices):
+        plain = AttentionContextualizerCV(alphas=ALPHAS, cv=2, **SMALL).fit(sets, y)
+        boxed = AttentionContextualizerCV(alphas=ALPHAS, cv=2, **SMALL).fit(sets, y.astype(object))
+        for name in ("mean_test_score", "split_test_scores"):
+            assert_array_equal(boxed.cv_results_[name], plain.cv_results_[name])
+        assert_array_equal(boxed.coef_, plain.coef_)
+
+
+def test_labels_of_tokens_mean_the_same_in_a_ragged_array(sets, rng):
+    X = RaggedArray.from_list(sets)
+    labels = X.with_values(rng.integers(0, 2, size=(X.n_tokens, 1)))
+    model = AttentionContextualizerCV(alphas=ALPHAS, cv=2, pooling=None, **SMALL)
+    listed = clone(model).fit(sets, [cell.ravel() for cell in labels])
+    ragged = clone(model).fit(sets, labels)
+    scores = "split_test_scores"
+    assert_array_equal(ragged.cv_results_[scores], listed.cv_results_[scores])
+    assert_array_equal(ragged.coef_, listed.coef_)
+
+
+def test_scores_that_are_no_numbers_choose_nothing(sets):
+    def score(model, X, y):
+        return np.nan if len(X) == 8 else 1.0
+
+    model = AttentionContextualizerCV(alphas=ALPHAS, cv=KFold(3), scoring=score, **SMALL)
+    with pytest.raises(ValueError, match=r"no best alpha: scoring=.* scores \[nan, .* in fold 0"):
+        model.fit(sets, np.arange(24) % 2)
 
 
 def test_without_targets_there_is_nothing_to_choose_by(sets):
