@@ -1,5 +1,7 @@
 """set_pipeline: one line to a strong model on sets, made of public parts."""
 
+from numbers import Integral
+
 import numpy as np
 from scipy.optimize import nnls
 from sklearn.base import (
@@ -135,7 +137,7 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
 
 def _folds(cv, classifies, random_state):
     """An integer as shuffled folds; others as they are."""
-    if not isinstance(cv, int):
+    if not isinstance(cv, Integral):
         return cv
     return (StratifiedKFold if classifies else KFold)(cv, shuffle=True, random_state=random_state)
 
@@ -329,7 +331,7 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
     Raises
     ------
     ValueError
-        If y is None.
+        If y is None, or has several labels per sample.
 
     See Also
     --------
@@ -377,7 +379,7 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
         X : container of n_samples sets
             Anything that the estimator reads.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
+            Targets; of a classifier one label per sample.
 
         Returns
         -------
@@ -389,12 +391,18 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
                 "is None."
             )
+        n_outputs = 1 if np.ndim(y) == 1 else np.shape(y)[1]
+        if is_classifier(self.estimator) and n_outputs > 1:
+            raise ValueError(
+                f"y has shape {np.shape(y)}, but a classifier is cross-fitted to one label per "
+                "sample: give one column of labels."
+            )
         self.estimator_ = clone(self.estimator).fit(X, y)
         if is_classifier(self.estimator):
             n_classes = len(self.estimator_.classes_)
             self._n_features_out = 1 if n_classes == 2 else n_classes
         else:
-            self._n_features_out = 1 if np.ndim(y) == 1 else np.shape(y)[1]
+            self._n_features_out = n_outputs
         return self
 
     def fit_transform(self, X, y=None):
@@ -405,7 +413,7 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
         X : container of n_samples sets
             Anything that the estimator reads.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
+            Targets; of a classifier one label per sample.
 
         Returns
         -------
@@ -448,14 +456,16 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
             One name per column.
         """
         check_is_fitted(self)
-        last = self.estimator[-1] if isinstance(self.estimator, Pipeline) else self.estimator
+        fitted = self.estimator_
+        last = fitted[-1] if isinstance(fitted, Pipeline) else fitted
         name = type(last).__name__.lower()
         return np.array([f"{name}{j}" for j in range(self._n_features_out)], dtype=object)
 
     def _method(self):
-        if not is_classifier(self.estimator):
+        """Of the estimator that was fitted: set_params is for the next fit."""
+        if not is_classifier(self.estimator_):
             return "predict"
-        has_probabilities = hasattr(self.estimator, "predict_proba")
+        has_probabilities = hasattr(self.estimator_, "predict_proba")
         return "predict_proba" if has_probabilities else "decision_function"
 
     def _columns(self, prediction):

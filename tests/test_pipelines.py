@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_array_equal
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import make_classification
@@ -171,6 +172,26 @@ def test_cross_fitted_uses_decisions_where_there_are_no_probabilities(rng):
 def test_cross_fitted_needs_y():
     with pytest.raises(ValueError, match="requires y"):
         CrossFitted(DummyClassifier()).fit([[0.0], [1.0]])
+
+
+def test_cross_fitted_takes_one_label_per_sample(rng):
+    several = rng.integers(0, 2, size=(12, 2))
+    with pytest.raises(ValueError, match=r"y has shape \(12, 2\), .* one column of labels"):
+        CrossFitted(KNeighborsClassifier()).fit_transform(rng.normal(size=(12, 2)), several)
+
+
+def test_cross_fitted_predicts_by_what_was_fitted_whatever_is_set_since(rng):
+    X, y = rng.normal(size=(20, 2)), np.arange(20) % 3
+    step = CrossFitted(LogisticRegression()).fit(X, y)
+    expected, names = step.transform(X), step.get_feature_names_out().tolist()
+    step.set_params(estimator=Ridge())
+    assert_array_equal(step.transform(X), expected)
+    assert step.get_feature_names_out().tolist() == names
+
+
+def test_an_integer_of_numpy_gives_shuffled_folds_too():
+    folds = set_pipeline("classifier", cv=np.int64(3), random_state=5).cv
+    assert (folds.n_splits, folds.shuffle, folds.random_state) == (3, True, 5)
 
 
 def test_cross_fitted_stands_in_a_union(bags):
