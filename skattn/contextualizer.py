@@ -110,7 +110,8 @@ class AttentionContextualizer(
         ``loss="auto"`` without y has no head.
     tol : float or None, default=1e-4
         Converged when no entry of the gradient is larger. With None the fit has a budget of
-        `max_iter` iterations, and no ConvergenceWarning tells that it ended by it.
+        `max_iter` iterations, and a ConvergenceWarning tells only of an objective that is no
+        longer finite.
     warm_start : bool, default=False
         Whether `fit` starts from the parameters of the last one.
     empty : {"zeros", "nan", "error"}, default="zeros"
@@ -428,11 +429,16 @@ class AttentionContextualizer(
         result = as_task(self, run, self.max_iter, told)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
-        is_short = self.max_iter == 0 or self.tol is None or result.reason == "callback"  # as asked
-        if not (result.converged or is_short):
+        is_as_asked = (
+            self.max_iter == 0
+            or result.reason == "callback"
+            or (self.tol is None and result.reason != "non-finite")
+        )
+        if not (result.converged or is_as_asked):
+            strict = "" if self.tol is None else f", tol {self.tol:.3g}"
             warnings.warn(
                 f"{type(self).__name__} has not converged after {result.n_iter} iterations: "
-                f"{result.message}; max |gradient| is {result.grad_norm:.3g}, tol {self.tol:.3g}. "
+                f"{result.message}; max |gradient| is {result.grad_norm:.3g}{strict}. "
                 f"{result.advice}",
                 ConvergenceWarning,
                 stacklevel=2,

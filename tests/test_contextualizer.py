@@ -1374,3 +1374,11 @@ def test_without_tol_a_fit_is_a_budget_of_iterations(sets):
     with pytest.warns(ConvergenceWarning):
         strict = small(max_iter=3, tol=0.0).fit(sets, np.arange(12.0))
     assert_same_fit(budget, strict)
+
+
+def test_without_tol_a_fit_says_that_its_objective_is_no_longer_finite(sets):
+    far = [1e4 * tokens for tokens in sets]  # exp of the first trial step overflows
+    broken = small(n_heads=1, alpha=1e-3, tol=None, standardize=False, loss="poisson")
+    with pytest.warns(ConvergenceWarning, match=r"infinite or NaN; max \|gradient\| is \S+ Check"):
+        broken.fit(far, np.arange(12.0))
+    assert broken.n_iter_ < broken.max_iter
