@@ -59,6 +59,12 @@ def attention_step(estimator, X):
     """The fitted attention estimator in an estimator, and X as it gets to see it."""
     if hasattr(estimator, "attention_weights"):
         check_is_fitted(estimator)
+        if hasattr(estimator, "n_context_features_in_"):
+            raise TypeError(
+                f"This {type(estimator).__name__} was fitted on sets that attend to a context, and "
+                "only attention within a set is looked into here. Its attention_weights(X) gives "
+                "the weights of cross-attention."
+            )
         return estimator, X
     if hasattr(estimator, "best_estimator_"):
         return attention_step(estimator.best_estimator_, X)

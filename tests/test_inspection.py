@@ -21,6 +21,7 @@ from skattn import (
     AttentionContextualizerCV,
     AttentionRegressor,
     RaggedArray,
+    RaggedPair,
     TokenTransformer,
     inspection,
 )
@@ -667,3 +668,19 @@ def test_permutation_importance_refuses_what_it_cannot_do(lookup):
         permutation_importance(model, X, y[:-1])
     with pytest.raises(TypeError, match="score"):
         permutation_importance(ESTIMATORS["contextualizer"], X, y)
+
+
+@pytest.mark.parametrize(
+    "look", [attention_diagnostics, attention_frame, head_similarity, row_entropies]
+)
+def test_cross_attention_is_refused_by_name(look, awkward_sets):
+    frame = pd.DataFrame(
+        {"sets": pd.Series(awkward_sets), "context": pd.Series(awkward_sets[::-1])}
+    )
+    pair = RaggedPair(awkward_sets, awkward_sets[::-1])
+    for model, X in (
+        (AttentionClassifier(**SMALL, context="context"), frame),
+        (AttentionClassifier(**SMALL), pair),
+    ):
+        with pytest.raises(TypeError, match=r"attend to a context, .* attention_weights\("):
+            look(model.fit(X, LABELS), X)
