@@ -9,14 +9,15 @@ import math
 
 import numpy as np
 
+from ._input import as_sets
 from ._optional import import_optional
-from .containers import as_ragged
 from .inspection import (
     attention_diagnostics,
     attention_step,
     row_entropies,
     token_importance,
 )
+from .pairs import sides
 
 __all__ = [
     "AttentionDisplay",
@@ -42,18 +43,26 @@ def _one_set(estimator, X, index, token_labels):
     Tokens of weight 0 are left out, as the model does. A set's labels are a flat sequence.
     """
     model, X = attention_step(estimator, X)
-    X = as_ragged(X, estimator=model)
+    one = _taken(as_sets(X, model), index)
+    labels = _labels_left(sides(one)[0], token_labels, "token_labels", f"set {index}")
+    return model, one.drop_zero_weights(), labels
+
+
+def _taken(X, index):
+    """The sample at an index as a collection of one."""
     if not -len(X) <= index < len(X):
         raise IndexError(f"Set {index} is out of range: there are {len(X)} sets.")
-    one = X.take([index % len(X)])
+    return X.take([index % len(X)])
+
+
+def _labels_left(one, given, name, what):
+    """A label for each token of positive weight: those given, else their numbers."""
     labels = np.arange(one.n_tokens)
-    if token_labels is not None:
-        labels = np.empty(len(token_labels), dtype=object)
-        labels[:] = list(token_labels)
-        _check_labels("token_labels", labels, one.n_tokens, f"set {index}")
-    if one.weights is not None:
-        labels = labels[one.weights > 0]
-    return model, one.drop_zero_weights(), labels
+    if given is not None:
+        labels = np.empty(len(given), dtype=object)
+        labels[:] = list(given)
+        _check_labels(name, labels, one.n_tokens, what)
+    return labels if one.weights is None else labels[one.weights > 0]
 
 
 def _check_labels(name, labels, n, what):
@@ -142,9 +151,18 @@ class AttentionDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, index=0, *, head=None, token_labels=None, ax=None, **kwargs
+        cls,
+        estimator,
+        X,
+        index=0,
+        *,
+        head=None,
+        token_labels=None,
+        context_labels=None,
+        ax=None,
+        **kwargs,
     ):
-        """Draw how the tokens of one set attend to each other.
+        """Draw how the tokens of one set attend to each other, or to those of its context.
 
         Parameters
         ----------
@@ -159,6 +177,8 @@ class AttentionDisplay:
             ``"mean"``.
         token_labels : sequence of str of shape (n_i,), default=None
             A label for each token of that set.
+        context_labels : sequence of str of shape (m_i,), default=None
+            A label for each token of its context, where X brings such.
         ax : matplotlib Axes or array of them, default=None
             Where to draw; a new figure where None. One Axes is divided for several heads.
         **kwargs : dict
@@ -169,12 +189,21 @@ class AttentionDisplay:
         AttentionDisplay
             Drawn.
         """
-        model, one, labels = _one_set(estimator, X, index, token_labels)
-        if one.n_tokens == 0:
-            raise ValueError(f"Set {index} has no tokens, so there are no weights to draw.")
+        model, X = attention_step(estimator, X)
+        one = _taken(as_sets(X, model), index)
+        queries, context = sides(one)
+        labels = key_labels = _labels_left(queries, token_labels, "token_labels", f"set {index}")
+        if context is not None:
+            what = f"the context of set {index}"
+            key_labels = _labels_left(context, context_labels, "context_labels", what)
+        elif context_labels is not None:
+            raise ValueError("X brings no context that context_labels could be for.")
+        if not (len(labels) and len(key_labels)):
+            who = f"Set {index}" if not len(labels) else f"The context of set {index}"
+            raise ValueError(f"{who} has no tokens, so there are no weights to draw.")
         (A,) = model.attention_weights(one)
         A, titles = _chosen(A, head)
-        display = cls(A, query_labels=labels, key_labels=labels, titles=titles)
+        display = cls(A, query_labels=labels, key_labels=key_labels, titles=titles)
         return display.plot(ax=ax, **kwargs)
 
     @classmethod

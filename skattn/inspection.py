@@ -8,7 +8,8 @@ kernels in `skattn.attention`::
     S = Q K^T * scale + log w,  A = softmax(S),  Z = A V
 
 Scores are computed for a limited number of query rows at a time, so that long sets take no memory
-of size n^2. Arrays of scores have the axes (b, n_heads, r, n): set, head, query, key.
+of size n^2. Arrays of scores have the axes (b, n_heads, r, m): set, head, query, key. The keys are
+the set's own tokens, m = n, or those of the context that X brings.
 """
 
 import itertools
@@ -22,10 +23,12 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import Bunch, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from ._input import as_sets
 from ._objective import standardise
 from ._random import generator
 from .attention import MASKS
 from .containers import as_ragged
+from .pairs import RaggedPair, sides
 from .pooling import AttentionPooling, MaxPooling, MeanPooling
 from .ragged import RaggedArray
 
@@ -59,12 +62,6 @@ def attention_step(estimator, X):
     """The fitted attention estimator in an estimator, and X as it gets to see it."""
     if hasattr(estimator, "attention_weights"):
         check_is_fitted(estimator)
-        if hasattr(estimator, "n_context_features_in_"):
-            raise TypeError(
-                f"This {type(estimator).__name__} was fitted on sets that attend to a context, and "
-                "only attention within a set is looked into here. Its attention_weights(X) gives "
-                "the weights of cross-attention."
-            )
         return estimator, X
     if hasattr(estimator, "best_estimator_"):
         return attention_step(estimator.best_estimator_, X)
@@ -90,39 +87,61 @@ def _holds_attention(estimator):
     )
 
 
-class _Read(NamedTuple):
-    """The model; its sets without tokens of weight 0, float64; each token's place in its set.
+class _Tokens(NamedTuple):
+    """Each token's place in its set, and its label, (n_tokens,), labels None where not given."""
 
-    `labels` (n_tokens,) are the tokens' labels, or None.
-    """
-
-    model: object
-    X: RaggedArray
     position: np.ndarray
     labels: np.ndarray | None
 
 
-def _read(estimator, X, token_labels=None):
+class _Read(NamedTuple):
+    """The model, its sets without tokens of weight 0, in float64, and their tokens.
+
+    X is a RaggedPair where it brings a context; `keys` are then the tokens of that.
+    """
+
+    model: object
+    X: RaggedArray | RaggedPair
+    queries: _Tokens
+    keys: _Tokens
+
+
+def _read(estimator, X, token_labels=None, context_labels=None):
     """What the model reads of X, with positions and labels as they are in X."""
     model, X = attention_step(estimator, X)
-    whole = as_ragged(X, estimator=model)
-    labels = None if token_labels is None else _flat_labels(token_labels, whole.lengths)
+    whole, context = sides(as_sets(X, model))
+    queries = _tokens(whole, token_labels, "token_labels")
+    X = model._read(X)
+    if context is None:
+        if context_labels is not None:
+            raise ValueError(
+                "context_labels are for the tokens of a context, but X brings none: give "
+                "token_labels alone."
+            )
+        return _Read(model, X.astype(np.float64), queries, queries)
+    X = RaggedPair(*(side.astype(np.float64) for side in sides(X)))
+    return _Read(model, X, queries, _tokens(context, context_labels, "context_labels"))
+
+
+def _tokens(whole, labels, name):
+    """Places and labels of the tokens of weight above 0."""
+    labels = None if labels is None else _flat_labels(labels, whole.lengths, name)
     position = np.arange(whole.n_tokens) - whole.repeat(whole.offsets[:-1])
     if whole.weights is not None:
         kept = whole.weights > 0
         position, labels = position[kept], None if labels is None else labels[kept]
-    return _Read(model, model._read(X).astype(np.float64), position, labels)
+    return _Tokens(position, labels)
 
 
-def _flat_labels(token_labels, lengths):
+def _flat_labels(token_labels, lengths, name):
     """One label per token, object array (n_tokens,), from a sequence of labels per set."""
     given = [len(labels) for labels in token_labels]
     if given != lengths.tolist():
         wrong = next((i for i, (a, b) in enumerate(zip(given, lengths, strict=False)) if a != b), 0)
         raise ValueError(
-            f"token_labels has labels for {len(given)} sets, but there are {len(lengths)}."
+            f"{name} has labels for {len(given)} sets, but there are {len(lengths)}."
             if len(given) != len(lengths)
-            else f"Set {wrong} has {lengths[wrong]} tokens, but token_labels has {given[wrong]} "
+            else f"Set {wrong} has {lengths[wrong]} tokens, but {name} has {given[wrong]} "
             "labels for it: give a sequence of one label per token for each set."
         )
     flat = np.empty(int(lengths.sum()), dtype=object)
@@ -133,23 +152,41 @@ def _flat_labels(token_labels, lengths):
 class _Block(NamedTuple):
     """b sets of n tokens: their positions (b,), rows of their tokens (b n,), tokens (b, n, d).
 
-    The tokens are standardised; weights (b, n) are token weights or None.
+    The tokens are standardised; weights (b, n) are token weights or None. The keys C (b, m, d_c)
+    and their weights (b, m) are those of the context, or the same once more.
     """
 
     sets: np.ndarray
     rows: np.ndarray
     X: np.ndarray
     weights: np.ndarray | None
+    C: np.ndarray
+    key_weights: np.ndarray | None
 
 
 def _blocks(model, X):
-    """The sets of X in blocks of one length each, those without tokens left out."""
+    """The sets of X in blocks of one length each, those without tokens or keys left out."""
     H = model._layers[0].n_heads
-    for sets, rows, (b, n) in X.equal_length_chunks(lambda n: BLOCK_SCORES // (n * n * H or 1)):
-        if n:
-            tokens = standardise(X.values[rows], model.token_mean_, model.token_scale_)
-            weights = None if X.weights is None else X.weights[rows].reshape(b, n)
-            yield _Block(np.r_[sets], np.r_[rows], tokens.reshape(b, n, -1), weights)
+    queries, context = sides(X)
+    standards = (model.token_mean_, model.token_scale_)
+
+    def block(ragged, rows, shape, mean, scale):
+        tokens = standardise(ragged.values[rows], mean, scale).reshape(*shape, -1)
+        return tokens, None if ragged.weights is None else ragged.weights[rows].reshape(shape)
+
+    if context is None:
+        for sets, rows, (b, n) in X.equal_length_chunks(lambda n: BLOCK_SCORES // (n * n * H or 1)):
+            if n:
+                own = block(X, rows, (b, n), *standards)
+                yield _Block(np.r_[sets], np.r_[rows], *own, *own)
+        return
+    of_context = (model.context_mean_, model.context_scale_)
+    limit = lambda n, m: BLOCK_SCORES // (n * m * H or 1)  # noqa: E731
+    for sets, rows, (b, n), key_rows, (_, m) in X.equal_length_chunks(limit):
+        if n and m:
+            own = block(queries, rows, (b, n), *standards)
+            keys = block(context, key_rows, (b, m), *of_context)
+            yield _Block(np.r_[sets], np.r_[rows], *own, *keys)
 
 
 def _heads(tokens, W, n_heads):
@@ -165,18 +202,18 @@ def _scale(attention):
 def _attend(model, block):
     """Scores and weights of a block, some query rows at a time.
 
-    Yields a slice of r query rows, their scores S (b, n_heads, r, n), -inf where masked, and
+    Yields a slice of r query rows, their scores S (b, n_heads, r, m), -inf where masked, and
     their weights A: rows sum to 1, or to 0 for a query that may attend to nothing.
     """
     attention = model._layers[0]
-    H, (b, n, _) = attention.n_heads, block.X.shape
-    Q, K = (_heads(block.X, W, H) for W in (model.W_Q_, model.W_K_))
-    step = max(1, BLOCK_SCORES // (b * n * H))
+    H, (b, n, _), m = attention.n_heads, block.X.shape, block.C.shape[1]
+    Q, K = _heads(block.X, model.W_Q_, H), _heads(block.C, model.W_K_, H)
+    step = max(1, BLOCK_SCORES // (b * m * H))
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        S = Q[:, :, rows] @ K.swapaxes(-1, -2) * _scale(attention)  # (b, H, r, n)
-        if block.weights is not None and attention.mask != "diagonal":
-            S += np.log(block.weights)[:, None, None, :]
+        S = Q[:, :, rows] @ K.swapaxes(-1, -2) * _scale(attention)  # (b, H, r, m)
+        if block.key_weights is not None and attention.mask != "diagonal":
+            S += np.log(block.key_weights)[:, None, None, :]
         if attention.mask is not None:
             i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(n)
             S = np.where(MASKS[attention.mask](i, j), S, -np.inf)
@@ -188,16 +225,21 @@ def _attend(model, block):
 
 
 def _copies(model, block):
-    """How many copies attention counts a token as, (b, n); each sees itself alone if diagonal."""
-    if block.weights is None or model._layers[0].mask == "diagonal":
-        return np.ones(block.X.shape[:2])
-    return block.weights
+    """How many copies attention counts a key as, (b, m); each sees itself alone if diagonal."""
+    if block.key_weights is None or model._layers[0].mask == "diagonal":
+        return np.ones(block.C.shape[:2])
+    return block.key_weights
+
+
+def _query_weights(block):
+    """How often each query counts, (b, n)."""
+    return np.ones(block.X.shape[:2]) if block.weights is None else block.weights
 
 
 # The weights themselves
 
 
-def attention_frame(estimator, X, *, token_labels=None, heads=None, sets=None):
+def attention_frame(estimator, X, *, token_labels=None, context_labels=None, heads=None, sets=None):
     """Attention weights and scores as a tidy frame, a row for each pair of tokens and head.
 
     Parameters
@@ -208,6 +250,8 @@ def attention_frame(estimator, X, *, token_labels=None, heads=None, sets=None):
         Anything that the estimator reads. A single set is ``[tokens]`` or ``X[i : i + 1]``.
     token_labels : sequence of n_samples sequences, default=None
         A label for each token of each set.
+    context_labels : sequence of n_samples sequences, default=None
+        A label for each token of each context, where X brings such: the labels of the keys.
     heads : array-like of int, default=None
         Which heads; all where None.
     sets : array-like of int, default=None
@@ -216,11 +260,11 @@ def attention_frame(estimator, X, *, token_labels=None, heads=None, sets=None):
     Returns
     -------
     pandas.DataFrame
-        Columns ``set``, ``head``, ``query`` and ``key``, positions counted from 0, with
-        ``query_label`` and ``key_label`` where there are labels; ``weight``, how much the query
-        attends to the key; and ``score``, the scaled score (plus the logarithm of the key's token
-        weight) of which, over the keys of a query, `weight` is the softmax; -inf where the mask
-        forbids. Empty sets and tokens of weight 0 have no rows.
+        Columns ``set``, ``head``, ``query`` and ``key``, positions counted from 0, a key's in the
+        context where X brings one; ``query_label`` and ``key_label`` where there are labels;
+        ``weight``, how much the query attends to the key; and ``score``, the scaled score (plus
+        the logarithm of the key's token weight) of which, over the keys of a query, `weight` is
+        the softmax; -inf where the mask forbids. Empty sets and tokens of weight 0 have no rows.
 
     Raises
     ------
@@ -244,16 +288,19 @@ def attention_frame(estimator, X, *, token_labels=None, heads=None, sets=None):
     """
     import pandas as pd
 
-    model, X, position, labels = _read(estimator, X, token_labels)
+    model, X, queries, keys = _read(estimator, X, token_labels, context_labels)
     H = model._layers[0].n_heads
     heads = np.arange(H) if heads is None else np.atleast_1d(np.arange(H)[heads])
     sets = np.arange(len(X)) if sets is None else np.atleast_1d(np.arange(len(X))[sets])
-    starts = X.offsets[:-1][sets]  # of the chosen sets' tokens, among those of all
+    n_starts, m_starts = (  # of the chosen sets' tokens, among those of all
+        side.offsets[:-1][sets] for side in _queries_and_keys(X)
+    )
     X = X.take(sets)
-    sizes = len(heads) * X.lengths**2
+    n, m = (side.lengths for side in _queries_and_keys(X))
+    sizes = len(heads) * n * m
     if ROW_BYTES * sizes.sum() > FRAME_LIMIT:
         raise ValueError(
-            f"The frame of these {len(X)} sets, the longest of {X.lengths.max()} tokens, with "
+            f"The frame of these {len(X)} sets, the longest of {n.max()} tokens, with "
             f"{len(heads)} heads would have {sizes.sum()} rows and take "
             f"{ROW_BYTES * sizes.sum() / 1e9:.1f} GB, more than the {FRAME_LIMIT / 1e9:.1f} GB "
             "that are made at once. Choose fewer sets or heads, or use attention_diagnostics, "
@@ -262,22 +309,31 @@ def attention_frame(estimator, X, *, token_labels=None, heads=None, sets=None):
     first = np.concatenate([[0], np.cumsum(sizes)])  # row of the frame at which each set begins
     weight, score = np.empty(first[-1]), np.empty(first[-1])
     for block in _blocks(model, X):
-        n = block.X.shape[1]
+        shape = len(heads), block.X.shape[1], block.C.shape[1]
         for rows, S, A in _attend(model, block):
             for i, S_i, A_i in zip(block.sets, S, A, strict=True):
-                of_set, shape = slice(first[i], first[i + 1]), (len(heads), n, n)
+                of_set = slice(first[i], first[i + 1])
                 weight[of_set].reshape(shape)[:, rows] = A_i[heads]
                 score[of_set].reshape(shape)[:, rows] = S_i[heads]
-    n = np.repeat(X.lengths, sizes)
-    head, pair = np.divmod(np.arange(first[-1]) - np.repeat(first[:-1], sizes), n * n)
-    query, key = np.divmod(pair, n)
-    start = np.repeat(starts, sizes)
+    n, m = np.repeat(n, sizes), np.repeat(m, sizes)
+    head, pair = np.divmod(np.arange(first[-1]) - np.repeat(first[:-1], sizes), n * m)
+    query, key = np.divmod(pair, m)
     columns = {"set": np.repeat(sets, sizes), "head": heads[head]}
-    for name, token in (("query", start + query), ("key", start + key)):
-        columns[name] = position[token]
-        if labels is not None:
-            columns[f"{name}_label"] = labels[token]
+    for name, start, place, tokens in (
+        ("query", n_starts, query, queries),
+        ("key", m_starts, key, keys),
+    ):
+        token = np.repeat(start, sizes) + place
+        columns[name] = tokens.position[token]
+        if tokens.labels is not None:
+            columns[f"{name}_label"] = tokens.labels[token]
     return pd.DataFrame(columns | {"weight": weight, "score": score})
+
+
+def _queries_and_keys(X):
+    """The sets that attend and those that they attend to, which may be the same."""
+    queries, context = sides(X)
+    return queries, queries if context is None else context
 
 
 # How healthy the heads are
@@ -303,15 +359,16 @@ def attention_diagnostics(estimator, X):
         standard deviation of a row's scaled scores; ``entropy``, relative to that of equal
         weights, from 0 to 1; ``effective_tokens``, the exponential of the entropy;
         ``share_one_hot``, of rows with a weight above 0.95; ``share_uniform``, of rows of relative
-        entropy above 0.99; ``self_weight``; and ``jacobian_norm``, the Frobenius norm of
-        ``diag(p) - p p^T``, through which gradients reach the scores: at most 1/2, and 0 for a
-        one-hot row. ``verdict`` is ``"saturated"`` where nine rows in ten are near one-hot,
-        ``"uniform"`` where nine in ten are near equal weights, ``"no choice"`` where there are
-        no rows to judge by, else ``"healthy"``; ``advice`` says what to change.
+        entropy above 0.99; ``self_weight``, NaN where X brings a context; and
+        ``jacobian_norm``, the Frobenius norm of ``diag(p) - p p^T``, through which gradients reach
+        the scores: at most 1/2, and 0 for a one-hot row. ``verdict`` is ``"saturated"`` where nine
+        rows in ten are near one-hot, ``"uniform"`` where nine in ten are near equal weights, ``"no
+        choice"`` where there are no rows to judge by, else ``"healthy"``; ``advice`` says what to
+        change.
 
     Notes
     -----
-    Token weights count a token, as query and as key, w times. O(sum n_i^2) time, and the memory
+    Token weights count a token, as query and as key, w times. O(sum n_i m_i) time, and the memory
     of one chunk of scores.
 
     Examples
@@ -374,11 +431,12 @@ def row_entropies(estimator, X, *, no_choice=0.0):
            [1.]]), array([[0.]])]
     """
     model, X, _, _ = _read(estimator, X)
-    out = np.empty((X.n_tokens, model._layers[0].n_heads))
+    queries, _ = sides(X)
+    out = np.full((queries.n_tokens, model._layers[0].n_heads), float(no_choice))
     for tokens, _, has_choice, measures in _measured(model, X):
         entropy = measures["entropy"].swapaxes(1, 2)  # (b, r, H)
         out[tokens] = np.where(has_choice[..., None], entropy, no_choice)
-    return X.with_values(out)
+    return queries.with_values(out)
 
 
 MEASURES = (
@@ -403,8 +461,7 @@ def _measured(model, X):
     """
     for block in _blocks(model, X):
         tokens = block.rows.reshape(block.X.shape[:2])
-        copies = _copies(model, block)
-        w = copies[:, None, None, :]
+        w = _copies(model, block)[:, None, None, :]
         for rows, S, A in _attend(model, block):
             share = np.isfinite(S) * w
             count = share.sum(axis=-1)  # (b, H, r) how many tokens the query may attend to
@@ -418,16 +475,19 @@ def _measured(model, X):
             relative = np.divide(
                 entropy, log_count, out=np.zeros_like(entropy), where=log_count > ROUND_OFF
             ).clip(0, 1)
+            self_weight = np.full(entropy.shape, np.nan)
+            if block.C is block.X:
+                self_weight = np.diagonal(p[..., rows], axis1=2, axis2=3)
             measures = (
                 np.sqrt(np.sum(share * spread**2, axis=-1)),
                 relative,
                 np.exp(entropy),
                 p.max(axis=-1) > ONE_HOT,
                 relative > UNIFORM,
-                np.diagonal(p[..., rows], axis1=2, axis2=3),
+                self_weight,
                 np.sqrt(np.maximum(square - 2 * cube + square**2, 0)),
             )
-            weights = np.ones_like(copies) if block.weights is None else block.weights
+            weights = _query_weights(block)
             has_choice = log_count[:, 0] > ROUND_OFF
             named = dict(zip(MEASURES, measures, strict=True))
             yield tokens[:, rows], weights[:, rows], has_choice, named
@@ -500,8 +560,7 @@ def head_similarity(estimator, X):
     H = model._layers[0].n_heads
     distance, total = np.zeros((H, H)), 0.0
     for block in _blocks(model, X):
-        copies = _copies(model, block)
-        weights = np.ones_like(copies) if block.weights is None else block.weights
+        copies, weights = _copies(model, block), _query_weights(block)
         for rows, S, A in _attend(model, block):
             count = np.sum(np.isfinite(S[:, 0]) * copies[:, None], axis=-1)  # (b, r)
             w = weights[:, rows] * (np.log(np.maximum(count, 1)) > ROUND_OFF)
@@ -593,7 +652,13 @@ def token_importance(estimator, X, *, method="weights", target=None, token_label
     import pandas as pd
 
     methods = _methods(method)
-    model, X, position, labels = _read(estimator, X, token_labels)
+    model, X, (position, labels), _ = _read(estimator, X, token_labels)
+    if isinstance(X, RaggedPair):
+        raise TypeError(
+            "X brings a context, and a decision on it rests on the tokens of both sides and on "
+            "each query through the keys: there is no one importance of a token. Look at "
+            "attention_frame, or leave out tokens yourself and compare decision_function."
+        )
     columns = {name: np.zeros(X.n_tokens) for name in methods}
     coef = decision = chosen = None
     if "leave_one_out" in methods:

@@ -71,9 +71,18 @@ ONLY = {
     "preprocessing": {"ragged", "containers", "pooling", "_input", "_output"},
     "joining": {"ragged", "containers", "_output"},
     "datasets": {"ragged", "_optional", "_random"},
-    "inspection": {"ragged", "attention", "pooling", "_objective", "containers", "_random"},
+    "inspection": {
+        "ragged",
+        "attention",
+        "pooling",
+        "_objective",
+        "containers",
+        "_random",
+        "_input",
+        "pairs",
+    },
     "distributed": {"contextualizer", "_objective", "containers", "ragged", "_optional"},
-    "display": {"inspection", "ragged", "containers", "_optional"},
+    "display": {"inspection", "ragged", "containers", "_optional", "_input", "pairs"},
 }
 
 # A module is a file, or a folder of files that share one row of the tables.

@@ -15,6 +15,7 @@ from skattn import (
     AttentionContextualizer,
     AttentionRegressor,
     RaggedArray,
+    RaggedPair,
     TokenTransformer,
     scaled_dot_product_attention,
 )
@@ -81,6 +82,38 @@ def test_the_pictures_are_the_weights(model, awkward_sets):
         assert text.get_text() == f"{A[h, i, j]:.2f}"
         assert text.get_position() == (j, i)
         assert text.axes is display.axes_[h]
+
+
+def test_the_pictures_of_a_pair_have_the_keys_of_its_context(awkward_sets):
+    generator = np.random.default_rng(3)
+    others = [generator.normal(size=(n, 2)) for n in (2, 1, 0, 3, 4, 1, 2)]
+    weights = [np.ones(len(tokens)) for tokens in others]
+    weights[3][1] = 0
+    X = RaggedPair(awkward_sets, RaggedArray.from_list(others, weights))
+    model = AttentionClassifier(**SMALL).fit(X, LABELS)
+    display = AttentionDisplay.from_estimator(
+        model, X, 3, token_labels=list("abcd"), context_labels=["x", "left out", "z"]
+    )
+    (A,) = model.attention_weights(X[3:4])
+    assert A.shape == (4, 4, 2)
+    assert_array_equal([image.get_array() for image in display.images_], A)
+    assert labels_of(display.axes_[0].yaxis) == {0: "a", 1: "b", 2: "c", 3: "d"}
+    assert labels_of(display.axes_[2].xaxis) == {0: "x", 1: "z"}
+    numbered = AttentionDisplay.from_estimator(model, X, 3, head="mean")
+    assert labels_of(numbered.axes_[0].xaxis) == {0: "0", 1: "2"}
+    for index, who in ((1, "Set 1 has"), (2, "The context of set 2 has")):
+        with pytest.raises(ValueError, match=f"{who} no tokens"):
+            AttentionDisplay.from_estimator(model, X, index)
+    with pytest.raises(ValueError, match="context_labels has 1 labels, but the context of set 3"):
+        AttentionDisplay.from_estimator(model, X, 3, context_labels=["x"])
+    with pytest.raises(TypeError, match="X brings a context"):
+        TokenImportanceDisplay.from_estimator(model, X, 3)
+    SaturationDisplay.from_estimator(model, X)
+
+
+def test_labels_of_a_context_without_one_are_refused(model, awkward_sets):
+    with pytest.raises(ValueError, match="X brings no context"):
+        AttentionDisplay.from_estimator(model, awkward_sets, 3, context_labels=list("abcd"))
 
 
 def test_heads_are_chosen_or_averaged(model, awkward_sets):

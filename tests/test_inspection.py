@@ -1,5 +1,6 @@
 """Weights, diagnostics and importances: against slow, obvious loops, and what they leave alone."""
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -670,17 +671,105 @@ def test_permutation_importance_refuses_what_it_cannot_do(lookup):
         permutation_importance(ESTIMATORS["contextualizer"], X, y)
 
 
-@pytest.mark.parametrize(
-    "look", [attention_diagnostics, attention_frame, head_similarity, row_entropies]
-)
-def test_cross_attention_is_refused_by_name(look, awkward_sets):
-    frame = pd.DataFrame(
-        {"sets": pd.Series(awkward_sets), "context": pd.Series(awkward_sets[::-1])}
+# With a context -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def paired(awkward_sets):
+    """A fitted model on sets and contexts of other width, weighted, some without tokens."""
+    generator = np.random.default_rng(5)
+    others = [generator.normal(size=(n, 2)) for n in (2, 3, 5, 0, 4, 1, 0)]
+    weights = [generator.integers(0, 3, size=len(tokens)) for tokens in others]
+    weights[5][:] = 1
+    plain, weighted = RaggedPair(awkward_sets, others), RaggedArray.from_list(others, weights)
+    model = AttentionContextualizer(**SMALL).fit(plain, LABELS)
+    return model, plain, RaggedPair(awkward_sets, weighted), others, weights
+
+
+def test_the_frame_of_pairs_has_the_weights_of_each_query_over_its_context(paired, awkward_sets):
+    model, plain, *_ = paired
+    frame = attention_frame(model, plain)
+    weights = model.attention_weights(plain)
+    assert_allclose(frame["weight"], np.concatenate([A.ravel() for A in weights]), atol=1e-12)
+    expected = [
+        (i, h, q, k)
+        for i, A in enumerate(weights)
+        for h, q, k in itertools.product(*map(range, A.shape))
+    ]
+    assert list(map(tuple, frame[["set", "head", "query", "key"]].to_numpy())) == expected
+    i, H = 4, model.n_heads  # the scores by the formula
+    Q = (awkward_sets[i] - model.token_mean_) / model.token_scale_ @ model.W_Q_
+    K = (plain.context[i] - model.context_mean_) / model.context_scale_ @ model.W_K_
+    S = [
+        q @ k.T / np.sqrt(model.d_k) for q, k in zip(np.hsplit(Q, H), np.hsplit(K, H), strict=True)
+    ]
+    assert_allclose(frame.loc[frame["set"] == i, "score"], np.ravel(S), atol=1e-12)
+    part = attention_frame(model, plain, sets=[4, 0], heads=[1])
+    chosen = pd.concat([frame[(frame["set"] == i) & (frame["head"] == 1)] for i in (4, 0)])
+    pd.testing.assert_frame_equal(part, chosen.reset_index(drop=True))
+
+
+def test_each_side_of_a_pair_has_labels_of_its_own(paired):
+    model, plain, weighted, others, _ = paired
+    words = [[f"q{i}.{j}" for j in range(n)] for i, n in enumerate(plain.queries.lengths)]
+    keys = [[f"k{i}.{j}" for j in range(len(tokens))] for i, tokens in enumerate(others)]
+    for X in (plain, weighted):
+        frame = attention_frame(model, X, token_labels=words, context_labels=keys)
+        for name, letter in (("query", "q"), ("key", "k")):
+            said = letter + frame["set"].astype(str) + "." + frame[name].astype(str)
+            assert frame[f"{name}_label"].tolist() == said.tolist()
+    assert "key_label" not in attention_frame(model, plain, token_labels=words)
+    with pytest.raises(ValueError, match="Set 2 has 5 tokens, but context_labels has 1"):
+        attention_frame(model, plain, context_labels=[*keys[:2], ["one"], *keys[3:]])
+    alone = ESTIMATORS["contextualizer"].fit(plain.queries, LABELS)
+    with pytest.raises(ValueError, match="context_labels are for the tokens of a context"):
+        attention_frame(alone, plain.queries, context_labels=keys)
+
+
+@pytest.mark.parametrize("answer", [attention_diagnostics, head_similarity, row_entropies])
+def test_weights_of_a_context_equal_repeated_tokens(paired, answer, awkward_sets):
+    model, _, weighted, others, weights = paired
+    repeated = [np.repeat(t, w, axis=0) for t, w in zip(others, weights, strict=True)]
+    repeated = [t if len(t) else np.empty((0, 2)) for t in repeated]
+    got, expected = (answer(model, X) for X in (weighted, RaggedPair(awkward_sets, repeated)))
+    if answer is attention_diagnostics:
+        assert got["self_weight"].isna().all()
+        pd.testing.assert_frame_equal(got, expected, atol=1e-10)
+    elif answer is row_entropies:
+        assert_allclose(got.values, expected.values, atol=1e-10)
+        assert_array_equal(got.lengths, [len(tokens) for tokens in awkward_sets])
+    else:
+        assert_allclose(got, expected, atol=1e-10)
+
+
+def test_a_context_of_the_set_itself_is_attention_within_the_set(awkward_sets):
+    """The same projections: what is seen of a pair of equal sides is what is seen of the sets."""
+    start = np.random.default_rng(0).normal(size=(2, 3, 4))
+    init = {"W_Q": start[0], "W_K": start[1]}
+    params = {"n_heads": 2, "d_k": 2, "max_iter": 0, "init": init, "random_state": 0}
+    within = AttentionContextualizer(**params).fit(awkward_sets)
+    pair = RaggedPair(awkward_sets, awkward_sets)
+    across = AttentionContextualizer(**params).fit(pair)
+    pd.testing.assert_frame_equal(
+        attention_frame(across, pair), attention_frame(within, awkward_sets), atol=1e-12
     )
-    pair = RaggedPair(awkward_sets, awkward_sets[::-1])
-    for model, X in (
-        (AttentionClassifier(**SMALL, context="context"), frame),
-        (AttentionClassifier(**SMALL), pair),
-    ):
-        with pytest.raises(TypeError, match=r"attend to a context, .* attention_weights\("):
-            look(model.fit(X, LABELS), X)
+    assert_allclose(head_similarity(across, pair), head_similarity(within, awkward_sets))
+    left, right = attention_diagnostics(across, pair), attention_diagnostics(within, awkward_sets)
+    columns = ["n_rows", "score_spread", "entropy", "effective_tokens", "jacobian_norm"]
+    pd.testing.assert_frame_equal(left[columns], right[columns])
+
+
+def test_a_frame_of_two_columns_is_looked_into_as_it_was_fitted(paired):
+    _, plain, *_ = paired
+    frame = pd.DataFrame({"a": plain.queries.to_list(), "b": plain.context.to_list()})
+    model = AttentionClassifier(**SMALL, context="b").fit(frame, LABELS)
+    pd.testing.assert_frame_equal(attention_frame(model, frame), attention_frame(model, plain))
+
+
+@pytest.mark.parametrize("method", ["weights", "gradient", "leave_one_out", "all"])
+def test_token_importance_refuses_a_context_and_says_why(paired, method):
+    model, plain, *_ = paired
+    with pytest.raises(TypeError, match="X brings a context.*attention_frame"):
+        token_importance(model, plain, method=method)
+    with pytest.raises(TypeError, match="RaggedPair|context"):
+        permutation_importance(AttentionClassifier(**SMALL).fit(plain, LABELS), plain, LABELS)
