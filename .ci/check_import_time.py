@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 STATEMENTS = ("import sklearn.pipeline, scipy.optimize, pandas", "import skattn")
-TURNS = 7
+TURNS = 5
 AT_MOST = 1.3
 
 
