@@ -643,14 +643,15 @@ statistics, up to {MAX_ITER} iterations of L-BFGS from skattn's own start. {N_TR
 by the mean loss of 30 % of the first split's training sets, held out: of 1e-4 and 1e-3 on generated
 tasks, 1e-3 and 1e-2 on bags of digits and japanese_vowels, 1e-2 and 1e-1 on musk1 and elephant,
 where it has thus seen test samples of later folds, with all variants alike.
-Splits: {splits} (fresh draws; folds; the set's own split).
+Splits: {splits}
+(fresh draws; folds; the set's own split).
 {checked}
 
 {scores}
 
-Difference to the baseline ± its paired standard error: for generated tasks over the draws, of which
-there are few, so that it is a rough one; for real sets over the test samples of all folds. Bold:
-more than two standard errors.
+Difference to the baseline ± its paired standard error: for generated tasks over the draws, for real
+sets over the test samples of all folds. Bold: more than two standard errors. Where nothing differs
+so much is found in 18 % of the cells with three draws, and in 5 % over many test samples.
 
 {differences}
 
