@@ -129,7 +129,7 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
     classifies = is_classifier(estimator)
     features = [("statistics", SetPooler(STATISTICS))]
     features += [
-        (name, CrossFitted(member, cv=_folds(cv, classifies, random_state)))
+        (name, CrossFitted(member, cv=cv, random_state=random_state))
         for name, member in _on_tokens(classifies, random_state)
     ]
     return make_pipeline(FeatureUnion(features, n_jobs=n_jobs), StandardScaler(), estimator)
@@ -321,7 +321,10 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
     estimator : classifier or regressor
         What predicts; it may read sets.
     cv : int, splitter or iterable, default=5
-        Folds; stratified for a classifier, and not shuffled, where an integer.
+        Folds; shuffled, and stratified for a classifier, where an integer: folds in the order in
+        which samples were recorded would mislead what follows.
+    random_state : int, RandomState or None, default=None
+        Seed of the folds, where cv is an integer.
 
     Attributes
     ----------
@@ -362,9 +365,10 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, estimator, *, cv=5):
+    def __init__(self, estimator, *, cv=5, random_state=None):
         self.estimator = estimator
         self.cv = cv
+        self.random_state = random_state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -421,7 +425,8 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
             Out-of-fold predictions.
         """
         self.fit(X, y)
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        classifies = is_classifier(self.estimator)
+        cv = check_cv(_folds(self.cv, classifies, self.random_state), y, classifier=classifies)
         return self._columns(
             cross_val_predict(clone(self.estimator), X, y, cv=cv, method=self._method())
         )

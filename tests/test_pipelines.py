@@ -134,7 +134,7 @@ def test_cross_fitted_predicts_each_sample_by_other_folds(rng, y_kind):
     }[y_kind]
     numbers = y_kind in ("numbers", "outputs")
     estimator = Ridge() if numbers else LogisticRegression()
-    step = CrossFitted(estimator, cv=4)
+    step = CrossFitted(estimator, cv=4, random_state=0)
     out = step.fit_transform(X, y)
     expected = np.empty_like(out)
 
@@ -144,7 +144,7 @@ def test_cross_fitted_predicts_each_sample_by_other_folds(rng, y_kind):
         probabilities = fitted.predict_proba(rows)
         return probabilities[:, 1:] if y_kind == "two" else probabilities
 
-    folds = KFold(4) if numbers else StratifiedKFold(4)
+    folds = (KFold if numbers else StratifiedKFold)(4, shuffle=True, random_state=0)
     for train, test in folds.split(X, y):
         expected[test] = predict(clone(estimator).fit(X[train], y[train]), X[test])
     np.testing.assert_array_equal(out, expected)
@@ -157,6 +157,16 @@ def test_cross_fitting_does_not_let_the_targets_through(rng):
     step = CrossFitted(KNeighborsClassifier(1), cv=5)
     assert np.mean((step.fit_transform(X, y)[:, 0] > 0.5) == y) < 0.62
     assert np.mean((step.transform(X)[:, 0] > 0.5) == y) == 1  # in sample, as its docstring says
+
+
+def test_cross_fitting_does_not_mind_the_order_of_samples(rng):
+    """In the order of the classes' parts, whole parts would be missing in folds not shuffled."""
+    X = np.repeat(np.arange(10.0), 20)[:, None] + 0.1 * rng.normal(size=(200, 1))
+    y = np.repeat(np.arange(10) % 2, 20)
+    step = CrossFitted(KNeighborsClassifier(3), cv=5, random_state=0)
+    assert np.mean((step.fit_transform(X, y)[:, 0] > 0.5) == y) > 0.95
+    in_order = CrossFitted(KNeighborsClassifier(3), cv=StratifiedKFold(5))
+    assert np.mean((in_order.fit_transform(X, y)[:, 0] > 0.5) == y) < 0.7
 
 
 def test_cross_fitted_uses_decisions_where_there_are_no_probabilities(rng):
