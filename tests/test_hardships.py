@@ -54,7 +54,7 @@ class Killing(AttentionContextualizer):
 
     interrupt = False
 
-    def _print_iteration(self, n_iter, loss, grad_norm):
+    def _print_iteration(self, n_iter, loss, grad_norm, theta):
         if n_iter == 2:
             pool = _parallel._pools[os.getpid(), 1]
             os.kill(pool.submit(os.getpid).result(), signal.SIGKILL)
