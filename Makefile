@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_LINT := $(VENV)/.installed-lint
 INSTALLED_BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test lint bench bench-synthetic bench-accuracy clean
+.PHONY: demo test lint bench bench-synthetic bench-accuracy bench-variants clean
 
 demo: $(INSTALLED)
 	MPLBACKEND=Agg $(BIN)/python examples/plot_quickstart.py
@@ -29,6 +29,9 @@ bench-synthetic: $(INSTALLED_BENCH)
 
 bench-accuracy: $(INSTALLED_BENCH)
 	$(BIN)/python -m benchmarks.bench_accuracy --jobs 2
+
+bench-variants: $(INSTALLED_BENCH)
+	$(BIN)/python -m benchmarks.bench_variants
 
 clean:
 	rm -rf $(VENV) build dist examples/_output .pytest_cache .ruff_cache
