@@ -40,6 +40,7 @@ import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
+from sklearn.multioutput import MultiOutputRegressor
 
 from skattn import (
     AttentionClassifier,
@@ -111,7 +112,8 @@ def pipeline(task, seed):
         wanted["scoring"] = "roc_auc"
     known = inspect.signature(set_pipeline).parameters
     kind = "classifier" if task.is_classification else "regressor"
-    return set_pipeline(kind, **{name: value for name, value in wanted.items() if name in known})
+    model = set_pipeline(kind, **{name: value for name, value in wanted.items() if name in known})
+    return MultiOutputRegressor(model) if task.name == "hzz_events" else model  # of two outputs
 
 
 @dataclass(frozen=True)
