@@ -143,7 +143,7 @@ POOLED = {
     "regressor": lambda: small(AttentionRegressor),
     "reconstruction": lambda: small(loss="reconstruction"),
     "pooler": SetPooler,
-    "cross-fitted": lambda: CrossFitted(small(AttentionClassifier), cv=2),
+    "cross-fitted": lambda: CrossFitted(small(AttentionClassifier), cv=2, random_state=0),
     "piped": lambda: make_pipeline(TokenTransformer(StandardScaler()), SetPooler()),
     "union": lambda: FeatureUnion([("s", SetPooler()), ("a", small())]),
     "lifted": lambda: make_pipeline(
