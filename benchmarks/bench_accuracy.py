@@ -506,8 +506,9 @@ many numbers, learned from what occurs together in the training sets.
 
 ## {HEADLINE} against the best peer
 
-Best by its score on these test sets, which favours it. The error is that of the paired difference:
-over the splits, or over the test sets of the only one.
+The best peer is the one with the most over set_pipeline on the splits of both, chosen on these
+test sets, which favours it. The error is that of the paired difference: over the splits, or over
+the test sets where both have only one.
 
 {duels(tasks, cache)}
 
