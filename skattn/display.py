@@ -759,7 +759,7 @@ class TokenImportanceDisplay:
         name = {
             "weights": "attention received",
             "gradient": "gradient x token",
-            "leave_one_out": "change when left out",
+            "leave_one_out": "fall when left out",
         }[found.methods[0]]
         if found.target is not None and hasattr(model, "classes_"):
             name += f", for class {found.target[0]}"

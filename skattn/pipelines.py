@@ -59,7 +59,7 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
         Folds in which members predict samples that they were not fitted on; shuffled, and
         stratified for labels, where an integer.
     n_jobs : int, default=None
-        Processes for members and folds; None is 1 unless joblib's configuration says otherwise.
+        Processes for members; None is 1 unless joblib's configuration says otherwise.
     random_state : int or None, default=0
         Seed of members and folds.
 
@@ -84,7 +84,8 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
     squares for numbers, each with a prior of three samples per member in favour of equal shares;
     ``final_estimator_.shares_`` has them in the order of ``named_estimators_``. A fit costs cv + 1
     fits of every member. The regressor takes one target a set; for more, wrap it in scikit-learn's
-    ``MultiOutputRegressor``.
+    ``MultiOutputRegressor``. Weights of samples are not taken: the members would need them by
+    scikit-learn's metadata routing, step by step.
 
     Fits of attention in different folds end in different bases, so that their contextual vectors
     can not stand in one column; their predictions can. Without the folds a learner behind them
