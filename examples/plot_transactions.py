@@ -7,7 +7,7 @@ ordinary columns; and their transactions, any number of rows each. The usual way
 the second table to one row per customer, by means, sums and counts, and to go on with that. What
 is lost on the way, and how much work is it not to lose it?
 
-:class:`skattn.joining.SetJoiner` hands each customer the set of their transactions instead, as the
+:class:`skattn.SetJoiner` hands each customer the set of their transactions instead, as the
 first step of a pipeline over the customers' table. The ordinary columns go beside.
 """
 
@@ -30,8 +30,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skattn import AttentionContextualizer, SetPooler
-from skattn.joining import SetJoiner
+from skattn import AttentionContextualizer, SetJoiner, SetPooler
+from skattn.inspection import attention_diagnostics
+from skattn.pipelines import set_pipeline
 
 # %%
 # Refunds
@@ -83,20 +84,24 @@ FEATURES = [*SHOPS, "refund", "log_amount"]
 ORDINARY = ["years", "orders_abroad"]
 
 # %%
-# Four models
+# Five models
 # -----------
 # The first sees the ordinary columns only. The next two add what an analyst would aggregate:
 # mean, deviation, extremes and sum of every feature over a customer's transactions, and their
-# count; then a linear model, or boosted trees, which find what aggregates say together. The last
-# has attention where they have aggregates, with time to converge. All of them are fitted on the
-# same 1500 customers, and the transactions of the others are not seen in `fit`.
+# count; then a linear model, or boosted trees, which find what aggregates say together. The fourth
+# is ``set_pipeline``, which takes the sets and nothing beside, and needs no choice. The last has
+# attention where others have aggregates, with time to converge. All of them are fitted on the same
+# 1500 customers, and the transactions of the others are not seen in `fit`.
+
+
+def joiner():
+    return SetJoiner(transactions, key="customer", columns=FEATURES)
 
 
 def joined(*steps):
     """The columns of both tables: transactions through the steps, ordinary columns beside."""
-    joiner = SetJoiner(transactions, key="customer", columns=FEATURES)
     return make_column_transformer(
-        (make_pipeline(joiner, *steps), ["customer"]), (StandardScaler(), ORDINARY)
+        (make_pipeline(joiner(), *steps), ["customer"]), (StandardScaler(), ORDINARY)
     )
 
 
@@ -114,6 +119,7 @@ models = {
     "aggregates, boosted trees": make_pipeline(
         joined(aggregates), HistGradientBoostingClassifier(random_state=0)
     ),
+    "set_pipeline, sets alone": make_pipeline(joiner(), set_pipeline("classifier", cv=3)),
     "attention, linear": make_pipeline(joined(attention), StandardScaler(), linear()),
 }
 
@@ -152,8 +158,8 @@ assert best_aggregates > scores["customers' columns only"] + 0.1
 # back to all of their rows, in the table's own order.
 
 model = models["attention, linear"]
-joiner, fitted = model[0].named_transformers_["pipeline"]
-sets = joiner.transform(test)
+fitted_joiner, fitted = model[0].named_transformers_["pipeline"]
+sets = fitted_joiner.transform(test)
 rows = transactions.iloc[np.sort(sets.rows)].copy()  # those of the test customers
 rows["risk"] = sets.broadcast(model.predict_proba(test)[:, 1])
 claims = rows.loc[rows["refund"] == 1, ["customer", "shop", "amount", "risk"]]
@@ -186,6 +192,13 @@ print(
 assert share[head] > np.mean(chance) + 0.1
 
 # %%
+# Is that attention healthy? The diagnostics say of each head whether it chooses at all.
+
+diagnostics = attention_diagnostics(fitted, sets)
+print("\n", diagnostics[["entropy", "effective_tokens", "self_weight", "verdict"]].round(2), sep="")
+assert "healthy" in set(diagnostics["verdict"])
+
+# %%
 # The figure shows two test customers with six transactions each, one who bought where the refund
 # is claimed and one who did not, with the weights of the refund's row in every head.
 #
@@ -213,10 +226,10 @@ fig, (bars, *maps) = plt.subplots(
 )
 names = [*scores, "told the rule"]
 values = [*scores.values(), told_score]
-colours = ["0.65", "0.65", "0.65", orange, "0.85"]
-drawn = bars.barh(range(5), values, color=colours)
+colours = ["0.65", "0.65", "0.65", "0.65", orange, "0.85"]
+drawn = bars.barh(range(6), values, color=colours)
 bars.bar_label(drawn, [f"{value:.2f}" for value in values], padding=3)
-bars.set_yticks(range(5), names)
+bars.set_yticks(range(6), names)
 bars.invert_yaxis()
 bars.set(xlim=(0.5, 1.04), title="Test AUC, 1500 customers")
 bars.spines[["top", "right"]].set_visible(False)
