@@ -859,20 +859,11 @@ class AttentionContextualizer(
         def work(*share):
             for chunk in self._chunks(X, attention, None, share):
                 tokens, _ = attention.forward(folded, chunk.block)
-                parts = (
-                    (pooling, self.pooling_params_, tokens),
-                    (
-                        ERROR_STATISTICS,
-                        {},
-                        self._errors(tokens, chunk),
-                    ),
-                )
-                out[chunk.sets] = np.hstack(
-                    [
-                        part.forward(params, RaggedArray.from_block(values, chunk.weights))[0]
-                        for part, params, values in parts
-                    ]
-                )
+                sets = RaggedArray.from_block(tokens, chunk.weights)
+                errors = sets.with_values(self._errors(tokens, chunk).reshape(-1, 1))
+                pooled, _ = pooling.forward(self.pooling_params_, sets)
+                statistics, _ = ERROR_STATISTICS.forward({}, errors)
+                out[chunk.sets] = np.hstack([pooled, statistics])
 
         self._run(work, X)
         return out
