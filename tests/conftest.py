@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference import LENGTHS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -26,6 +27,13 @@ def awkward_sets():
     """Sets of 4, 0, 1, 4, 23, 2 and 0 tokens with 3 features each."""
     generator = np.random.default_rng(1)
     return [generator.normal(size=(n, 3)) for n in (4, 0, 1, 4, 23, 2, 0)]
+
+
+@pytest.fixture
+def sets():
+    """Twelve sets of 4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2 and 3 tokens with 3 features."""
+    generator = np.random.default_rng(4)
+    return [generator.normal(1.0, 2.0, size=(n, 3)) for n in LENGTHS]
 
 
 @pytest.fixture(scope="session")

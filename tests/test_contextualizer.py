@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import LENGTHS
 from scipy.special import expit, softmax
 from sklearn import metrics
 from sklearn.base import clone
@@ -29,15 +30,6 @@ from skattn.solvers import SOLVERS
 MASK_NAMES = [None, *MASKS]
 unfinished = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 lone_tokens = pytest.mark.filterwarnings("ignore:No training set has more:UserWarning")
-
-LENGTHS = (4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2, 3)
-
-
-@pytest.fixture
-def sets():
-    """Twelve sets of 4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2 and 3 tokens with 3 features."""
-    generator = np.random.default_rng(4)
-    return [generator.normal(1.0, 2.0, size=(n, 3)) for n in LENGTHS]
 
 
 Y = {

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import layer
+from reference import LENGTHS, layer
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
@@ -31,14 +31,7 @@ from skattn.losses import ReconstructionError
 from skattn.pooling import POOLINGS, MeanPooling
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-LENGTHS = (4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2, 3)
 STORED = ("W_Q_", "W_K_", "W_V_", "b_V_", "coef_", "intercept_", "token_mean_", "token_scale_")
-
-
-@pytest.fixture
-def sets():
-    generator = np.random.default_rng(4)
-    return [generator.normal(1.0, 2.0, size=(n, 3)) for n in LENGTHS]
 
 
 def small(**params):

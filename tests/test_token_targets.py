@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import layer
+from reference import LENGTHS, layer
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, f1_score, r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -29,15 +29,8 @@ from skattn.losses import LOSSES
 from skattn.pooling import POOLINGS, MeanPooling
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-LENGTHS = (4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2, 3)
 SMALL = {"n_heads": 2, "d_k": 2, "d_v": 2, "alpha": 0.1, "random_state": 0, "pooling": None}
 STORED = ("W_Q_", "W_K_", "W_V_", "b_V_", "coef_", "intercept_", "token_mean_", "token_scale_")
-
-
-@pytest.fixture
-def sets():
-    generator = np.random.default_rng(4)
-    return [generator.normal(1.0, 2.0, size=(n, 3)) for n in LENGTHS]
 
 
 @pytest.fixture
