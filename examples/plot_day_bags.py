@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from skattn import AttentionClassifier, RaggedArray, SetPooler
 from skattn.display import TokenImportanceDisplay
 from skattn.inspection import attention_diagnostics, token_importance
-from skattn.pipelines import set_pipeline
+from skattn.pipelines import member_shares, set_pipeline
 
 # %%
 # The data
@@ -82,8 +82,7 @@ for name, model in models.items():
     for train, test in folds:
         p[test] = model.fit(X[train], y[train]).predict_proba(X[test])[:, 1]
         if name.startswith("set_pipeline"):
-            shares.append(model.final_estimator_.shares_)
-            members = list(model.named_estimators_)
+            shares.append(member_shares(model))
     probabilities[name] = p
     right, auc = np.mean((p > 0.5) == y), roc_auc_score(y, p)
     seconds = time.perf_counter() - start
@@ -95,7 +94,7 @@ print(f"One standard error of an accuracy is {np.sqrt(0.87 * 0.13 / 92):.3f}.")
 # the shares of the stack: of 61 bags it learns hardly more than that no member is to be preferred
 # to another, and mixes them about equally.
 
-share = dict(zip(members, np.mean(shares, axis=0), strict=True))
+share = (sum(shares) / len(shares)).to_dict()
 print("\nShares:", ", ".join(f"{name} {value:.2f}" for name, value in share.items()))
 accuracies = {name: np.mean((p > 0.5) == y) for name, p in probabilities.items()}
 assert min(accuracies.values()) > 0.7

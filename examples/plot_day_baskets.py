@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skattn import AttentionClassifier, SetPooler, TokenEmbedder
 from skattn.inspection import attention_diagnostics, token_importance
-from skattn.pipelines import set_pipeline
+from skattn.pipelines import member_shares, set_pipeline
 
 # %%
 # The data
@@ -118,7 +118,7 @@ print("One standard error of an AUC is about 0.011.")
 # One-hot, a thousand baskets are few for 168 items. Trees do well on counts, too, and what comes
 # after the vectors makes little difference. The shares say which member had most to tell.
 
-share = dict(zip(stack.named_estimators_, stack.final_estimator_.shares_, strict=True))
+share = member_shares(stack).to_dict()
 print("\nShares:", ", ".join(f"{name} {value:.2f}" for name, value in share.items()))
 assert scores["company, linear"] > scores["one-hot, linear"] + 0.02
 assert scores["company, attention"] > max(scores.values()) - 0.03

@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from skattn import AttentionClassifier, PositionalEncoder, SetPooler, TokenEmbedder
 from skattn.display import TokenImportanceDisplay
 from skattn.inspection import attention_diagnostics, token_importance
-from skattn.pipelines import set_pipeline
+from skattn.pipelines import member_shares, set_pipeline
 
 # %%
 # The data
@@ -100,7 +100,7 @@ for name, model in models.items():
     print(f"{name:<28}{scores[name]:>9.3f}{seconds:>7.1f} s", flush=True)
 print("One standard error of an accuracy of .88 is 0.015.")
 
-share = dict(zip(stack.named_estimators_, stack.final_estimator_.shares_, strict=True))
+share = member_shares(stack).to_dict()
 print("\nShares:", ", ".join(f"{name} {value:.2f}" for name, value in share.items()))
 assert min(scores["attention"], scores['set_pipeline("classifier")']) > scores["means, linear"]
 

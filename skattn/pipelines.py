@@ -3,6 +3,7 @@
 from numbers import Integral
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import nnls
 from sklearn.base import (
     BaseEstimator,
@@ -26,13 +27,21 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv, cross_val_predict
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._output import RaggedOutputMixin
 from .predictors import AttentionClassifier, AttentionRegressor
 from .preprocessing import SetPooler, TokenTransformer
 
-__all__ = ["CrossFitted", "ScaledNystroem", "set_pipeline"]
+__all__ = [
+    "CrossFitted",
+    "MixtureClassifier",
+    "MixtureRegressor",
+    "ScaledNystroem",
+    "member_shares",
+    "set_pipeline",
+]
 
 STATISTICS = ("mean", "std", "min", "max", 0.25, "median", 0.75, "sum", "count")
 PRIOR = 3.0  # how many samples stand behind equal shares of the members, for each member
@@ -40,7 +49,7 @@ FLOOR = 1e-6  # of a probability: a member that rules out a label is not ruled o
 MAX_STEPS = 1000  # of expectation maximisation
 
 
-def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
+def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0):
     """A strong model on sets in one line, from public parts.
 
     ``"classifier"`` and ``"regressor"`` give a stack of eight members that look at sets in
@@ -55,6 +64,8 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
     ----------
     estimator : {"classifier", "regressor"} or estimator
         What to make. A classifier or regressor of scikit-learn's kind becomes the last step.
+    members : sequence of str, default=None
+        Names of the members to have, fewer for a lighter model: all of them where None.
     cv : int or splitter, default=5
         Folds in which members predict samples that they were not fitted on; shuffled, and
         stratified for labels, where an integer.
@@ -71,21 +82,22 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
     Raises
     ------
     ValueError, TypeError
-        If estimator is another word, or has no fit or predict.
+        If estimator is another word, or has no fit or predict, or a member is unknown.
 
     See Also
     --------
+    member_shares : What each member has of the prediction.
     CrossFitted : The step that makes out-of-fold predictions.
+    MixtureClassifier, MixtureRegressor : The last step of the stack.
     AttentionClassifier, AttentionRegressor : Attention alone, at a fraction of the cost.
 
     Notes
     -----
     The shares are those of a convex combination: the maximum likelihood mixture for labels, least
-    squares for numbers, each with a prior of three samples per member in favour of equal shares;
-    ``final_estimator_.shares_`` has them in the order of ``named_estimators_``. A fit costs cv + 1
-    fits of every member. The regressor takes one target a set; for more, wrap it in scikit-learn's
-    ``MultiOutputRegressor``. Weights of samples are not taken: the members would need them by
-    scikit-learn's metadata routing, step by step.
+    squares for numbers, each with a prior of three samples per member in favour of equal shares.
+    A fit costs cv + 1 fits of every member. The regressor takes one target a set; for more, wrap it
+    in scikit-learn's ``MultiOutputRegressor``. Weights of samples are not taken: the members would
+    need them by scikit-learn's metadata routing, step by step.
 
     Fits of attention in different folds end in different bases, so that their contextual vectors
     can not stand in one column; their predictions can. Without the folds a learner behind them
@@ -99,14 +111,16 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
     Examples
     --------
     >>> from skattn.datasets import make_lookup
-    >>> from skattn.pipelines import set_pipeline
+    >>> from skattn.pipelines import member_shares, set_pipeline
     >>> X, y = make_lookup(400, random_state=0)
     >>> model = set_pipeline("classifier", cv=3).fit(X[:300], y[:300])
     >>> model.score(X[300:], y[300:]) > 0.9
     True
-    >>> shares = dict(zip(model.named_estimators_, model.final_estimator_.shares_))
-    >>> max(shares, key=shares.get)
+    >>> member_shares(model).idxmax()
     'attention'
+    >>> lighter = set_pipeline("classifier", members=["mean_linear", "attention"])
+    >>> lighter.fit(X[:300], y[:300]).score(X[300:], y[300:]) > 0.9
+    True
     """
     if isinstance(estimator, str):
         if estimator not in ("classifier", "regressor"):
@@ -116,12 +130,17 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
             )
         classifies = estimator == "classifier"
         stack, mixture = (
-            (StackingClassifier, _MixtureClassifier)
+            (StackingClassifier, MixtureClassifier)
             if classifies
-            else (StackingRegressor, _MixtureRegressor)
+            else (StackingRegressor, MixtureRegressor)
         )
-        members = _on_statistics(classifies, random_state) + _on_tokens(classifies, random_state)
-        return stack(members, mixture(), cv=_folds(cv, classifies, random_state), n_jobs=n_jobs)
+        known = _on_statistics(classifies, random_state) + _on_tokens(classifies, random_state)
+        return stack(
+            _chosen(members, known),
+            mixture(),
+            cv=_folds(cv, classifies, random_state),
+            n_jobs=n_jobs,
+        )
     if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
         raise TypeError(
             f"estimator must be 'classifier', 'regressor', or have the methods fit and predict, "
@@ -131,9 +150,63 @@ def set_pipeline(estimator, *, cv=5, n_jobs=None, random_state=0):
     features = [("statistics", SetPooler(STATISTICS))]
     features += [
         (name, CrossFitted(member, cv=cv, random_state=random_state))
-        for name, member in _on_tokens(classifies, random_state)
+        for name, member in _chosen(members, _on_tokens(classifies, random_state))
     ]
     return make_pipeline(FeatureUnion(features, n_jobs=n_jobs), StandardScaler(), estimator)
+
+
+def member_shares(stack):
+    """What each member of a stack has of its prediction.
+
+    Parameters
+    ----------
+    stack : StackingClassifier or StackingRegressor
+        Fitted, with a :class:`MixtureClassifier` or :class:`MixtureRegressor` as its last step, as
+        that of :func:`set_pipeline`.
+
+    Returns
+    -------
+    Series of float of shape (n_members,)
+        Shares by the name of the member, of sum 1, the largest first.
+
+    Raises
+    ------
+    TypeError
+        If there is no mixture.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn.pipelines import member_shares, set_pipeline
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(n, 2)) for n in rng.integers(1, 9, size=100)]
+    >>> y = [tokens[:, 0].mean() for tokens in X]
+    >>> model = set_pipeline("regressor", members=["mean_linear", "statistics_forest"]).fit(X, y)
+    >>> member_shares(model).round(2)
+    member
+    mean_linear          0.66
+    statistics_forest    0.34
+    Name: share, dtype: float64
+    """
+    mixture = getattr(stack, "final_estimator_", None)
+    if not hasattr(mixture, "shares_"):
+        raise TypeError(
+            "stack must be a fitted stack whose last step is a mixture, as that of set_pipeline, "
+            f"but is {type(stack).__name__} with {mixture!r}. Of several outputs, ask each of "
+            "estimators_."
+        )
+    names = pd.Index([n for n, member in stack.estimators if member != "drop"], name="member")
+    return pd.Series(mixture.shares_, names, name="share").sort_values(ascending=False)
+
+
+def _chosen(names, members):
+    """Members of these names, in their own order."""
+    if names is None:
+        return members
+    known = [name for name, _ in members]
+    if isinstance(names, str) or not names or not set(names) <= set(known):
+        raise ValueError(f"members must be some of {known}, or None for all, but is {names!r}.")
+    return [(name, member) for name, member in members if name in names]
 
 
 def _folds(cv, classifies, random_state):
@@ -483,23 +556,84 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
         return prediction
 
 
-class _MixtureClassifier(ClassifierMixin, BaseEstimator):
-    """Mixture of class probabilities: sum_k share_k p_k(class), the last step of a stack.
+class MixtureClassifier(ClassifierMixin, BaseEstimator):
+    """Mixture of members' class probabilities: sum_k share_k p_k(class), the last step of a stack.
 
-    The shares maximise the log-likelihood of the labels plus ``prior sum_k log share_k``, by
-    expectation maximisation: concave, so that every start ends in the same place.
+    The shares, 0 or more and of sum 1, maximise the log-likelihood of the labels plus
+    ``prior sum_k log share_k``.
+
+    Parameters
+    ----------
+    prior : float, default=3.0
+        How many samples stand behind equal shares, for each member; 0 or more.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels.
+    shares_ : ndarray of shape (n_members,)
+        Share of each member, in their order.
+    n_features_in_ : int
+        Number of columns.
+
+    Raises
+    ------
+    ValueError
+        If columns are no probabilities, or not as many for each member as there are classes.
+
+    See Also
+    --------
+    MixtureRegressor : The same for numbers.
+    member_shares : The shares of a stack by name.
+    sklearn.ensemble.StackingClassifier : What gives it the probabilities, out of fold.
+
+    Notes
+    -----
+    The log-likelihood is concave in the shares, so that every start of expectation maximisation
+    ends in the same place: O(n_samples n_members) time a step, at most a thousand steps.
+
+    References
+    ----------
+    .. [1] Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM
+       algorithm", Journal of the Royal Statistical Society B 39, 1977.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn.pipelines import MixtureClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(2, size=100)
+    >>> knows, guesses = 0.1 + 0.8 * y, rng.uniform(size=100)
+    >>> model = MixtureClassifier().fit(np.column_stack([knows, guesses]), y)
+    >>> model.shares_.round(2)
+    array([0.94, 0.06])
     """
 
     def __init__(self, prior=PRIOR):
         self.prior = prior
 
     def fit(self, X, y):
-        """Find the shares, given members' probabilities side by side, (n_samples, n_columns)."""
+        """Find the shares.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_members * n_classes)
+            Members' probabilities side by side; of two classes the second alone, a column each.
+        y : array-like of shape (n_samples,)
+            Labels.
+
+        Returns
+        -------
+        self : MixtureClassifier
+            Fitted.
+        """
+        _check_prior(self.prior)
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
         self.classes_, encoded = np.unique(y, return_inverse=True)
         members = self._members(X)  # (n_samples, n_members, n_classes)
-        likelihood = members[np.arange(len(encoded)), :, encoded]
+        likelihood = np.maximum(members[np.arange(len(encoded)), :, encoded], FLOOR)
         n_members = likelihood.shape[1]
-        likelihood = np.maximum(likelihood, FLOOR)
         shares = np.full(n_members, 1 / n_members)
         for _ in range(MAX_STEPS):
             joint = likelihood * shares
@@ -511,33 +645,118 @@ class _MixtureClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X):
-        """Mixed probabilities, (n_samples, n_classes)."""
+        """Mixed probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_members * n_classes)
+            Members' probabilities, as in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probability of each class.
+        """
         check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
         return np.einsum("nkc,k->nc", self._members(X), self.shares_)
 
     def predict(self, X):
-        """Most probable class, (n_samples,)."""
+        """Most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_members * n_classes)
+            Members' probabilities, as in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _members(self, X):
-        """Probabilities of each class by each member; of two classes the stack hands on one."""
-        if len(self.classes_) == 2:
+        """Probabilities of each class by each member, (n_samples, n_members, n_classes)."""
+        if X.min() < 0 or X.max() > 1:
+            raise ValueError(
+                f"X must hold probabilities, but has values from {X.min():g} to {X.max():g}: "
+                f"{type(self).__name__} mixes what predict_proba of classifiers gives."
+            )
+        n_classes = len(self.classes_)
+        if n_classes == 2:
             return np.stack([1 - X, X], axis=-1)
-        return X.reshape(len(X), -1, len(self.classes_))
+        if X.shape[1] % n_classes:
+            raise ValueError(
+                f"X has {X.shape[1]} columns, but there are {n_classes} classes: each member must "
+                "give a probability for each of them."
+            )
+        return X.reshape(len(X), -1, n_classes)
 
 
-class _MixtureRegressor(RegressorMixin, BaseEstimator):
-    """Mixture of predictions, sum_k share_k f_k, the last step of a stack.
+class MixtureRegressor(RegressorMixin, BaseEstimator):
+    """Mixture of members' predictions: sum_k share_k f_k, the last step of a stack.
 
     The shares, 0 or more and of sum 1, minimise the squared error plus ``prior`` times the variance
     of y times the squared distance from equal shares.
+
+    Parameters
+    ----------
+    prior : float, default=3.0
+        How many samples stand behind equal shares, for each member; 0 or more.
+
+    Attributes
+    ----------
+    shares_ : ndarray of shape (n_members,)
+        Share of each member, in their order.
+    n_features_in_ : int
+        Number of members.
+
+    See Also
+    --------
+    MixtureClassifier : The same for labels.
+    member_shares : The shares of a stack by name.
+    sklearn.ensemble.StackingRegressor : What gives it the predictions, out of fold.
+
+    Notes
+    -----
+    Non-negative least squares, O(n_samples n_members^2) time.
+
+    References
+    ----------
+    .. [1] Breiman, "Stacked regressions", Machine Learning 24, 1996.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn.pipelines import MixtureRegressor
+    >>> y = np.linspace(0, 1, 200)
+    >>> too_low, too_high = y - 0.1, y + 0.3
+    >>> model = MixtureRegressor(prior=0.0).fit(np.column_stack([too_low, too_high]), y)
+    >>> model.shares_.round(2)
+    array([0.75, 0.25])
     """
 
     def __init__(self, prior=PRIOR):
         self.prior = prior
 
     def fit(self, X, y):
-        """Find the shares, given members' predictions side by side, (n_samples, n_members)."""
+        """Find the shares.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_members)
+            Members' predictions side by side.
+        y : array-like of shape (n_samples,)
+            Targets.
+
+        Returns
+        -------
+        self : MixtureRegressor
+            Fitted.
+        """
+        _check_prior(self.prior)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         n_members = X.shape[1]
         errors = X - y[:, None]  # of which the mixture's are the mean, as the shares sum to 1
         pull = np.sqrt(self.prior * np.var(y))
@@ -550,6 +769,22 @@ class _MixtureRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        """Mixed predictions, (n_samples,)."""
+        """Mixed predictions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_members)
+            Members' predictions.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions.
+        """
         check_is_fitted(self)
-        return X @ self.shares_
+        return validate_data(self, X, dtype=np.float64, reset=False) @ self.shares_
+
+
+def _check_prior(prior):
+    if not prior >= 0:
+        raise ValueError(f"prior must be 0 or more, but is {prior!r}.")

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsClassifier
@@ -20,9 +20,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from skattn import SetPooler
 from skattn.pipelines import (
     CrossFitted,
+    MixtureClassifier,
+    MixtureRegressor,
     ScaledNystroem,
-    _MixtureClassifier,
-    _MixtureRegressor,
+    member_shares,
     set_pipeline,
 )
 
@@ -240,7 +241,7 @@ def test_shares_maximise_the_penalised_likelihood(rng):
     y = rng.integers(3, size=80)
     members = rng.dirichlet(np.ones(3), size=(80, 4))
     members[:, 1] = 0.7 * np.eye(3)[y] + 0.1  # a member that knows
-    mixture = _MixtureClassifier(prior=2.0).fit(members.reshape(80, 12), y)
+    mixture = MixtureClassifier(prior=2.0).fit(members.reshape(80, 12), y)
     likelihood = members[np.arange(80), :, y]
 
     def objective(logits):
@@ -257,7 +258,7 @@ def test_shares_maximise_the_penalised_likelihood(rng):
 def test_two_classes_come_as_one_column_per_member(rng):
     y = np.array(["no", "yes"] * 20)
     good, bad = np.where(y == "yes", 0.9, 0.1), rng.uniform(size=40)
-    mixture = _MixtureClassifier(prior=0.1).fit(np.c_[bad, good], y)
+    mixture = MixtureClassifier(prior=0.1).fit(np.c_[bad, good], y)
     assert mixture.shares_[1] > 0.95
     assert list(mixture.predict(np.c_[bad, good])) == list(y)
 
@@ -266,14 +267,14 @@ def test_a_member_that_rules_out_a_label_is_survived():
     y = np.array([0, 1] * 10)
     certain = y.astype(float)
     certain[0] = 1.0  # sure, and wrong
-    mixture = _MixtureClassifier().fit(np.c_[certain, np.full(20, 0.5)], y)
+    mixture = MixtureClassifier().fit(np.c_[certain, np.full(20, 0.5)], y)
     assert np.all(np.isfinite(mixture.shares_))
 
 
 def test_regressor_shares_solve_the_constrained_problem(rng):
     y = 100 + 5 * rng.normal(size=60)
     members = np.c_[y + rng.normal(size=60), y + 2 * rng.normal(size=60), rng.normal(size=60)]
-    mixture = _MixtureRegressor(prior=3.0).fit(members, y)
+    mixture = MixtureRegressor(prior=3.0).fit(members, y)
 
     def objective(shares):
         return np.sum((members @ shares - y) ** 2) + 3.0 * np.var(y) * np.sum((shares - 1 / 3) ** 2)
@@ -295,12 +296,61 @@ def test_regressor_shares_solve_the_constrained_problem(rng):
 def test_shares_do_not_depend_on_the_unit_of_y(rng, factor):
     y = rng.normal(size=50)
     members = np.c_[y + rng.normal(size=50), rng.normal(size=50)]
-    one = _MixtureRegressor().fit(members, y).shares_
-    np.testing.assert_allclose(_MixtureRegressor().fit(factor * members, factor * y).shares_, one)
+    one = MixtureRegressor().fit(members, y).shares_
+    np.testing.assert_allclose(MixtureRegressor().fit(factor * members, factor * y).shares_, one)
 
 
 def test_a_constant_target_gives_shares(rng):
     members = np.full((20, 3), 7.0)
-    mixture = _MixtureRegressor().fit(members, np.full(20, 7.0))
+    mixture = MixtureRegressor().fit(members, np.full(20, 7.0))
     np.testing.assert_allclose(mixture.predict(members), 7.0)
-    assert LinearRegression().fit(members, members[:, 0]).predict(members)[0] == pytest.approx(7)
+
+
+def test_mixture_regressor_passes_the_common_checks():
+    assert n_checks_passed(MixtureRegressor()) > 40
+
+
+def test_mixture_classifier_refuses_what_is_no_probability(rng):
+    y = np.array([0, 1, 2] * 10)
+    with pytest.raises(ValueError, match="values from -1 to 2: MixtureClassifier mixes"):
+        MixtureClassifier().fit(np.linspace(-1, 2, 90).reshape(30, 3), y)
+    with pytest.raises(ValueError, match="4 columns, but there are 3 classes"):
+        MixtureClassifier().fit(rng.uniform(size=(30, 4)), y)
+    with pytest.raises(ValueError, match="classif"):
+        MixtureClassifier().fit(rng.uniform(size=(30, 3)), rng.normal(size=30))
+
+
+@pytest.mark.parametrize("mixture", [MixtureClassifier, MixtureRegressor])
+def test_a_prior_below_zero_is_refused(mixture):
+    with pytest.raises(ValueError, match="prior must be 0 or more"):
+        mixture(prior=-1.0).fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_member_shares_by_name(bags):
+    X, y, _ = bags
+    model = quick(set_pipeline("classifier", cv=2)).set_params(attention="drop").fit(X, y)
+    shares = member_shares(model)
+    assert "attention" not in shares.index and len(shares) == len(model.estimators) - 1
+    assert shares.is_monotonic_decreasing and shares.sum() == pytest.approx(1)
+    order = [name for name, _ in model.estimators if name != "attention"]
+    np.testing.assert_array_equal(shares[order], model.final_estimator_.shares_)
+    with pytest.raises(TypeError, match="last step is a mixture"):
+        member_shares(set_pipeline("classifier"))
+
+
+def test_fewer_members(bags):
+    X, y, means = bags
+    few = ["statistics_forest", "mean_linear"]
+    model = set_pipeline("classifier", members=few, cv=2)
+    assert [name for name, _ in model.estimators] == few[::-1]
+    assert model.fit(X, y).score(X, y) > 0.9
+    model = set_pipeline(Ridge(), members=["kernel_mean_1"], cv=2).fit(X, means)
+    assert len(model[0].get_feature_names_out()) == 8 * 3 + 1 + 1
+
+
+@pytest.mark.parametrize("members", [["mean"], "attention", []])
+def test_unknown_members_are_refused(members):
+    with pytest.raises(ValueError, match=r"some of \['mean_linear', .*but is"):
+        set_pipeline("classifier", members=members)
+    with pytest.raises(ValueError, match=r"some of \['kernel_mean_1', .*but is"):
+        set_pipeline(Ridge(), members=members)
