@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.metrics import r2_score, roc_auc_score
+from sklearn.multioutput import MultiOutputRegressor
 
-from skattn import RaggedArray
+from skattn import RaggedArray, SetPooler
+from skattn.pipelines import set_pipeline
 
 
 @pytest.fixture(scope="module")
@@ -149,3 +152,22 @@ def test_padding_does_not_change_a_network(bench, tasks, sets, kind):
     alone = [network.decision_function(X.take([i]))[0] for i in range(len(X))]
     assert_allclose(together, alone, rtol=1e-4, atol=1e-5)
     assert np.mean(network.predict(X) == y) > 0.8
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor", "outputs"])
+def test_remembered_members_make_the_same_stack(bench, sets, tmp_path, kind, monkeypatch):
+    members = importlib.import_module("benchmarks.accuracy_members")
+    X, y = sets
+    names = ["mean_linear", "statistics_forest"]
+    model = set_pipeline("classifier" if kind == "classifier" else "regressor", members=names)
+    if kind == "outputs":
+        model, y = MultiOutputRegressor(model), np.column_stack([y, 1.0 - y])
+    ask = "predict_proba" if kind == "classifier" else "predict"
+    plain = getattr(clone(model).fit(X[:40], y[:40]), ask)(X[40:])
+    kept = members.remembered(model, tmp_path)
+    assert np.array_equal(getattr(kept.fit(X[:40], y[:40]), ask)(X[40:]), plain)
+    monkeypatch.delattr(SetPooler, "fit")
+    before = members.recalled_seconds()
+    again = members.remembered(model, tmp_path).fit(X[:40], y[:40])
+    assert np.array_equal(getattr(again, ask)(X[40:]), plain)  # although nothing can be fitted
+    assert members.recalled_seconds() > before
