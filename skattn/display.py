@@ -31,6 +31,11 @@ LINES = ("-", "--", "-.", ":")
 LABEL_INCHES = 0.16  # between two labels, so that they do not touch
 CELL_INCHES = 0.36  # of a cell that can hold a number
 LONGEST_LABEL = 24  # characters, beyond which a label is cut
+METHOD_NAMES = {  # as a colour bar or an axis says them
+    "weights": "attention received",
+    "gradient": "gradient x token",
+    "leave_one_out": "fall when left out",
+}
 
 
 def _pyplot():
@@ -686,7 +691,7 @@ class TokenImportanceDisplay:
         The words in their order, with ``kind="text"``.
     points_ : matplotlib PathCollection
         The points, with ``kind="points"``.
-    colorbar_ : matplotlib Colorbar
+    colorbar_ : matplotlib Colorbar or None
         What the colours mean, with ``kind="text"`` and ``kind="points"``.
 
     See Also
@@ -703,6 +708,18 @@ class TokenImportanceDisplay:
     ... )
     >>> [label.get_text() for label in display.ax_.get_yticklabels()]
     ['fine', 'mess', 'a']
+
+    Of many sets whose importances are there already, those of one:
+
+    >>> from skattn import AttentionClassifier
+    >>> from skattn.datasets import make_lookup
+    >>> from skattn.inspection import token_importance
+    >>> X, y = make_lookup(50, random_state=0)
+    >>> model = AttentionClassifier(n_heads=1, tol=1e-2, random_state=0).fit(X, y)
+    >>> found = token_importance(model, X, method="all")
+    >>> display = TokenImportanceDisplay.from_importance(found, index=7, method="gradient")
+    >>> len(display.importance) == len(X[7])
+    True
     """
 
     def __init__(self, importance, *, token_labels=None, points=None, name="importance"):
@@ -754,35 +771,44 @@ class TokenImportanceDisplay:
         if one.n_tokens == 0:
             raise ValueError(f"Set {index} has no tokens, so there is nothing to draw.")
         found = token_importance(model, one, method=method, target=target)
-        if len(found.methods) > 1:
-            raise ValueError(f"One method can be drawn, but there are {found.methods}.")
-        name = {
-            "weights": "attention received",
-            "gradient": "gradient x token",
-            "leave_one_out": "fall when left out",
-        }[found.methods[0]]
+        importance, _, method = _of_one_set(found, 0, None)
+        name = METHOD_NAMES[method]
         if found.target is not None and hasattr(model, "classes_"):
             name += f", for class {found.target[0]}"
-        importance = found.importances.values[:, 0]
         display = cls(importance, token_labels=labels, points=one.values, name=name)
         return display.plot(ax=ax, **kwargs)
 
     @classmethod
     def from_importance(
-        cls, importance, token_labels=None, *, points=None, name="importance", ax=None, **kwargs
+        cls,
+        importance,
+        token_labels=None,
+        *,
+        index=0,
+        method=None,
+        points=None,
+        name=None,
+        ax=None,
+        **kwargs,
     ):
         """Draw numbers that are there already.
 
         Parameters
         ----------
-        importance : array-like of shape (n_tokens,)
-            A number for each token.
+        importance : array-like of shape (n_tokens,) or Bunch
+            A number for each token of a set, or what
+            :func:`skattn.inspection.token_importance` gave for many sets.
         token_labels : sequence of shape (n_tokens,), default=None
-            Labels.
+            Labels; where None those of the Bunch, if it has such, or the tokens' positions.
+        index : int, default=0
+            Which set of the Bunch.
+        method : {"weights", "gradient", "leave_one_out"}, default=None
+            Which method of the Bunch, where it has several.
         points : array-like of shape (n_tokens, n_features), default=None
             The tokens, for ``kind="points"``.
-        name : str, default="importance"
-            What the numbers are.
+        name : str, default=None
+            What the numbers are; where None ``"importance"``, or the method and target of the
+            Bunch.
         ax : matplotlib Axes, default=None
             Where to draw; a new figure where None.
         **kwargs : dict
@@ -793,6 +819,18 @@ class TokenImportanceDisplay:
         TokenImportanceDisplay
             Drawn.
         """
+        labels, given_name = None, "importance"
+        if hasattr(importance, "importances"):
+            found = importance
+            importance, labels, method = _of_one_set(found, index, method)
+            given_name = METHOD_NAMES[method]
+            if method != "weights":
+                given_name += f", target {found.target[index]}"
+        elif index != 0 or method is not None:
+            raise ValueError(
+                "index and method choose from what token_importance gave, but importance is of "
+                f"type {type(importance).__name__}: pass the numbers of one set alone."
+            )
         importance = np.asarray(importance, dtype=float)
         if importance.ndim != 1 or importance.size == 0:
             raise ValueError(
@@ -801,10 +839,22 @@ class TokenImportanceDisplay:
             )
         if token_labels is not None:
             _check_labels("token_labels", token_labels, len(importance), "the set")
-        display = cls(importance, token_labels=token_labels, points=points, name=name)
+            labels = token_labels
+        name = given_name if name is None else name
+        display = cls(importance, token_labels=labels, points=points, name=name)
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, kind="bar", max_tokens=20, cmap=None):
+    def plot(
+        self,
+        ax=None,
+        *,
+        kind="bar",
+        max_tokens=20,
+        cmap=None,
+        colorbar=True,
+        vmin=None,
+        vmax=None,
+    ):
         """Draw the tokens.
 
         Parameters
@@ -817,8 +867,14 @@ class TokenImportanceDisplay:
         max_tokens : int, default=20
             How many bars at most, those of the tokens that matter most.
         cmap : str or Colormap, default=None
-            Colours of text and points; ``"cividis"`` from 0 where no number is negative, else
-            ``"PuOr"`` with 0 in the middle.
+            Colours of text and points from `vmin` to `vmax`, 0 in the middle where these have
+            different signs; ``"PuOr"`` then, else ``"cividis"``.
+        colorbar : bool, default=True
+            Whether text and points have a colour bar.
+        vmin, vmax : float, default=None
+            The numbers that have the first and the last colour, or the ends of the bars' axis: to
+            compare pictures. Where None as the numbers need it; for colours then `vmin` is 0
+            where no number is negative, and else either is the other's opposite.
 
         Returns
         -------
@@ -827,33 +883,47 @@ class TokenImportanceDisplay:
         """
         sizes = {
             "bar": (5.5, 0.9 + 0.25 * min(len(self.importance), max_tokens)),
-            "text": (7, 1.1 + 0.28 * math.ceil(sum(len(t) + 2.5 for t in self._labels()) / 80)),
+            "text": (
+                7,
+                (1.1 if colorbar else 0.4)
+                + 0.28 * math.ceil(sum(len(t) + 2.5 for t in self._labels()) / 80),
+            ),
             "points": (5.5, 4.6),
         }
         if kind not in sizes:
             raise ValueError(f"kind must be one of {list(sizes)}, but is {kind!r}.")
+        low, high = self._range(vmin, vmax)
         plt = _pyplot()
         if ax is None:
             _, ax = plt.subplots(layout="constrained", figsize=sizes[kind])
         self.ax_, self.figure_ = ax, ax.figure
+        self.colorbar_ = None
         if kind == "bar":
             self._plot_bars(max_tokens)
-        elif kind == "text":
-            self._plot_text(*self._colors(plt, cmap))
+            ax.set_xlim(vmin, vmax)
+            return self
+        colors = _colors(plt, cmap, low, high)
+        if kind == "text":
+            self._plot_text(*colors, colorbar)
         else:
-            self._plot_points(*self._colors(plt, cmap))
+            self._plot_points(*colors, colorbar)
         return self
 
     def _labels(self):
         n = len(self.importance)
         return [_text(t) for t in (range(n) if self.token_labels is None else self.token_labels)]
 
-    def _colors(self, plt, cmap):
-        """Colour map and norm: 0 at one end, or in the middle where there are both signs."""
+    def _range(self, vmin, vmax):
+        """The numbers of the first and the last colour, where one or both are given or none."""
         top = float(np.abs(self.importance).max()) or 1.0
-        low = 0.0 if np.all(self.importance >= 0) else -top
-        cmap = plt.get_cmap(cmap or ("cividis" if low == 0 else "PuOr"))
-        return cmap, plt.Normalize(low, top)
+        if vmax is None:
+            vmax = top if vmin is None or vmin >= 0 else -vmin
+        if vmin is None:
+            opposite = -vmax if vmax > 0 else -top
+            vmin = 0.0 if np.all(self.importance >= 0) else opposite
+        if not vmin < vmax:
+            raise ValueError(f"vmin must be less than vmax, but they are {vmin} and {vmax}.")
+        return vmin, vmax
 
     def _plot_bars(self, max_tokens):
         ax, labels = self.ax_, self._labels()
@@ -873,10 +943,11 @@ class TokenImportanceDisplay:
             ax.spines[side].set_visible(False)
         ax.tick_params(axis="y", length=0)
 
-    def _plot_text(self, cmap, norm):
+    def _plot_text(self, cmap, norm, colorbar):
         ax, labels = self.ax_, self._labels()
         ax.set_axis_off()
-        self.colorbar_ = self._colorbar(cmap, norm, location="bottom", aspect=40)
+        if colorbar:
+            self.colorbar_ = self._colorbar(cmap, norm, location="bottom", aspect=40)
         self.figure_.draw_without_rendering()
         renderer = self.figure_.canvas.get_renderer()
         box = ax.get_window_extent()
@@ -902,7 +973,7 @@ class TokenImportanceDisplay:
             x += width + 0.7 * em
             self.text_.append(word)
 
-    def _plot_points(self, cmap, norm):
+    def _plot_points(self, cmap, norm, colorbar):
         points = None if self.points is None else np.asarray(self.points)
         if points is None or points.ndim != 2 or points.shape[1] < 2:
             raise ValueError(
@@ -920,10 +991,38 @@ class TokenImportanceDisplay:
             s=float(np.clip(4000 / len(points), 8, 60)),
         )
         self.ax_.set(xlabel="x0", ylabel="x1", aspect="equal")
-        self.colorbar_ = self._colorbar(cmap, norm)
+        if colorbar:
+            self.colorbar_ = self._colorbar(cmap, norm)
 
     def _colorbar(self, cmap, norm, **kwargs):
         from matplotlib.cm import ScalarMappable
 
         mappable = ScalarMappable(norm, cmap)
         return self.figure_.colorbar(mappable, ax=self.ax_, label=self.name, **kwargs)
+
+
+def _colors(plt, cmap, low, high):
+    """Colour map and norm from low to high, 0 in the middle where it is between them."""
+    if low < 0 < high:
+        from matplotlib.colors import TwoSlopeNorm
+
+        return plt.get_cmap(cmap or "PuOr"), TwoSlopeNorm(0, low, high)
+    return plt.get_cmap(cmap or "cividis"), plt.Normalize(low, high)
+
+
+def _of_one_set(found, index, method):
+    """Importances, labels and method of one set, out of what `token_importance` gave."""
+    if method is None:
+        if len(found.methods) > 1:
+            raise ValueError(
+                f"One method can be drawn, but there are {found.methods}: choose one by method."
+            )
+        (method,) = found.methods
+    elif method not in found.methods:
+        raise ValueError(f"method must be one of {found.methods}, but is {method!r}.")
+    one = _taken(found.importances, index)
+    if one.n_tokens == 0:
+        raise ValueError(f"Set {index} has no tokens, so there is nothing to draw.")
+    of_set = found.frame[found.frame["set"] == index % len(found.importances)]
+    labels = of_set["label" if "label" in of_set else "token"].tolist()
+    return one.values[:, found.methods.index(method)], labels, method

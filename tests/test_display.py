@@ -429,6 +429,108 @@ def test_what_cannot_be_drawn_is_refused(model, awkward_sets):
     assert not plt.get_fignums()  # refused before a figure is made
 
 
+@pytest.mark.parametrize("words", [False, True])
+def test_one_set_is_drawn_from_the_importances_of_many(model, awkward_sets, words):
+    weights = [np.arange(len(x)) for x in awkward_sets]  # the first token of each is left out
+    X = RaggedArray.from_list(awkward_sets, weights)
+    labels = [[f"{i}.{j}" for j in range(len(x))] for i, x in enumerate(X)] if words else None
+    found = token_importance(model, X, method="all", token_labels=labels)
+    for index, method in itertools.product((0, 3, -3), found.methods):
+        display = TokenImportanceDisplay.from_importance(found, index=index, method=method)
+        own = labels[index] if words else None
+        alone = TokenImportanceDisplay.from_estimator(
+            model, X, index, method=method, token_labels=own
+        )
+        assert_allclose(display.importance, alone.importance, rtol=1e-12)
+        assert display._labels() == alone._labels()
+        name = alone.name.replace(", for class", ", target")
+        assert display.name == name if method != "weights" else "attention received"
+    renamed = TokenImportanceDisplay.from_importance(
+        found, ["w", "x", "y"], index=3, method="weights", name="mine", kind="text"
+    )
+    assert [t.get_text() for t in renamed.text_] == ["w", "x", "y"]
+    assert renamed.colorbar_.ax.get_xlabel() == "mine"
+    one = token_importance(model, X, method="gradient")
+    assert_array_equal(
+        TokenImportanceDisplay.from_importance(one, index=3).importance, one.importances[3][:, 0]
+    )
+
+
+def test_what_does_not_choose_one_set_is_refused(model, awkward_sets):
+    found = token_importance(model, awkward_sets, method=["weights", "gradient"])
+    draw = TokenImportanceDisplay.from_importance
+    with pytest.raises(ValueError, match="'gradient'.: choose one by method"):
+        draw(found)
+    with pytest.raises(ValueError, match="method must be one of .*, but is 'leave_one_out'"):
+        draw(found, method="leave_one_out")
+    with pytest.raises(IndexError, match="Set 7 is out of range: there are 7 sets"):
+        draw(found, index=7, method="weights")
+    with pytest.raises(ValueError, match="Set 1 has no tokens"):
+        draw(found, index=1, method="weights")
+    with pytest.raises(ValueError, match="2 labels, but the set has 4 tokens"):
+        draw(found, ["a", "b"], index=3, method="weights")
+    for choice in ({"index": 1}, {"method": "weights"}):
+        with pytest.raises(ValueError, match="importance is of type list: pass the numbers of one"):
+            draw([1.0, 2.0], **choice)
+    assert not plt.get_fignums()
+
+
+@pytest.mark.parametrize("kind", ["text", "points"])
+@pytest.mark.parametrize(
+    ("values", "ends", "expected", "name"),
+    [
+        ([1.0, 2.0], {}, (0, 2), "cividis"),
+        ([1.0, 2.0], {"vmax": 4}, (0, 4), "cividis"),
+        ([1.0, 2.0], {"vmin": 0.5}, (0.5, 2), "cividis"),
+        ([1.0, 2.0], {"vmin": -3}, (-3, 3), "PuOr"),
+        ([-1.0, 2.0], {}, (-2, 2), "PuOr"),
+        ([-1.0, 2.0], {"vmax": 3}, (-3, 3), "PuOr"),
+        ([-1.0, 2.0], {"vmin": -4}, (-4, 4), "PuOr"),
+        ([-1.0, 2.0], {"vmin": -1, "vmax": 3}, (-1, 3), "PuOr"),
+        ([-1.0, -2.0], {"vmax": 0}, (-2, 0), "cividis"),
+    ],
+)
+def test_colours_of_importance_range_as_asked(kind, values, ends, expected, name):
+    points = np.ones((len(values), 2))
+    display = TokenImportanceDisplay.from_importance(values, points=points, kind=kind, **ends)
+    norm, cmap = display.colorbar_.norm, display.colorbar_.cmap
+    assert (norm.vmin, norm.vmax) == expected
+    assert cmap.name == name
+    if norm.vmin < 0 < norm.vmax:
+        assert norm(0) == 0.5  # the colour of neither for nor against
+    if kind == "text":
+        drawn = [word.get_bbox_patch().get_facecolor() for word in display.text_]
+        assert_allclose(drawn, [cmap(norm(value)) for value in values])
+    else:
+        assert display.points_.get_clim() == expected
+        assert display.points_.get_cmap().name == name
+
+
+def test_bars_end_where_asked():
+    draw = TokenImportanceDisplay.from_importance
+    assert draw([-1.0, 2.0], vmin=-5, vmax=7).ax_.get_xlim() == (-5, 7)
+    left, _ = draw([-1.0, 2.0]).ax_.get_xlim()
+    assert draw([-1.0, 2.0], vmax=7).ax_.get_xlim() == (left, 7)
+
+
+@pytest.mark.parametrize("kind", ["bar", "text", "points"])
+def test_importance_goes_without_a_colour_bar_and_its_ends_in_order(kind):
+    points = np.ones((2, 2))
+    bare = TokenImportanceDisplay.from_importance(
+        [-1.0, 2.0], points=points, kind=kind, colorbar=False
+    )
+    assert bare.colorbar_ is None
+    assert bare.figure_.axes == [bare.ax_]
+    bare.figure_.canvas.draw()
+    bare.plot(kind=kind)
+    assert (bare.colorbar_ is None) == (kind == "bar")
+    plt.close("all")
+    for ends in ({"vmin": 1, "vmax": 1}, {"vmin": 3}, {"vmax": np.nan}):
+        with pytest.raises(ValueError, match="vmin must be less than vmax, but they are"):
+            bare.plot(kind=kind, **ends)
+    assert not plt.get_fignums()
+
+
 @pytest.mark.parametrize(
     ("kind", "values"), [("bar", [0.0]), ("text", [0.0, 0.0]), ("points", [0.0, 1.0])]
 )
