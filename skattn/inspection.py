@@ -29,7 +29,7 @@ from ._random import generator
 from .attention import MASKS
 from .containers import as_ragged
 from .pairs import RaggedPair, sides
-from .pooling import AttentionPooling, MaxPooling, MeanPooling
+from .pooling import AttentionPooling, MaxPooling, MeanPooling, StatsPooling
 from .ragged import RaggedArray
 
 __all__ = [
@@ -363,8 +363,8 @@ def attention_diagnostics(estimator, X):
         ``jacobian_norm``, the Frobenius norm of ``diag(p) - p p^T``, through which gradients reach
         the scores: at most 1/2, and 0 for a one-hot row. ``verdict`` is ``"saturated"`` where nine
         rows in ten are near one-hot, ``"uniform"`` where nine in ten are near equal weights, ``"no
-        choice"`` where there are no rows to judge by, else ``"healthy"``; ``advice`` says what to
-        change.
+        choice"`` where there are no rows to judge by, else ``"healthy"``; ``advice`` says what
+        that means and what to change.
 
     Notes
     -----
@@ -396,7 +396,8 @@ def attention_diagnostics(estimator, X):
         dict(zip(MEASURES, mean, strict=True)), index=pd.RangeIndex(H, name="head")
     )
     frame.insert(0, "n_rows", counts[1])
-    judged = [_verdict(row) for row in frame.itertuples()]
+    uniform = _meaning_of_uniform(model, isinstance(X, RaggedPair))
+    judged = [_verdict(row, uniform) for row in frame.itertuples()]
     frame["verdict"] = [verdict for verdict, _ in judged]
     frame["advice"] = [advice for _, advice in judged]
     return frame
@@ -493,8 +494,33 @@ def _measured(model, X):
             yield tokens[:, rows], weights[:, rows], has_choice, named
 
 
-def _verdict(row):
-    """A word on a head, and what to change."""
+def _meaning_of_uniform(model, has_context):
+    """What a model computes whose rows all give equal weight, in a sentence or two."""
+    attention, pooling = model._layers
+    which = {
+        None: "all tokens of its context" if has_context else "all tokens of its set",
+        "exclude_self": "the other tokens of its set",
+        "causal": "the tokens up to it",
+        "diagonal": "itself",
+    }[attention.mask]
+    meaning = f"Each token's output is then the mean of {which}"
+    tokens_alike = attention.mask is None and isinstance(
+        pooling, (AttentionPooling, MaxPooling, StatsPooling)
+    )
+    linear = model._per_token or pooling is None or hasattr(pooling, "token_weights")
+    if not hasattr(model, "coef_") or not (linear or tokens_alike):
+        return f"{meaning}."
+    meaning += ": with such heads alone this is a linear model on "
+    meaning += "these means" if model._per_token else "pooled tokens"
+    n_values = attention.n_heads * attention.d_v
+    if attention.score_statistics and model.coef_.shape[1] > n_values:  # the head reads them
+        meaning += " and on score statistics, near log n plus the mean score of n tokens"
+        meaning += "" if has_context or attention.mask == "exclude_self" else ", and 1 / n"
+    return f"{meaning}."
+
+
+def _verdict(row, uniform):
+    """A word on a head, and what to change; `uniform` says what a head does that is so."""
     if not row.n_rows:
         return "no choice", (
             "No query may attend to more than one token, so attention passes tokens on as they are."
@@ -509,9 +535,9 @@ def _verdict(row):
     if row.share_uniform > MOST:
         return "uniform", (
             "Nearly all rows give all tokens equal weight: scores spread by "
-            f"{row.score_spread:.2g} only, and the head takes plain means. One such head among "
-            "others does no harm; where all are so, too strong an alpha may have drawn W_Q W_K^T "
-            "to 0: choose a smaller one, as AttentionContextualizerCV does, or a larger scale."
+            f"{row.score_spread:.2g} only. {uniform} One such head among others does no harm; "
+            "where all are so, too strong an alpha may have drawn W_Q W_K^T to 0: choose a smaller "
+            "one, as AttentionContextualizerCV does, or a larger scale."
         )
     return "healthy", "Nothing to change."
 

@@ -348,6 +348,49 @@ def test_verdicts_tell_sharp_flat_and_healthy_heads_apart(rng):
     assert got["jacobian_norm"][2] < 0.05
 
 
+@pytest.mark.parametrize("pooling", [*POOLINGS, None])
+@pytest.mark.parametrize("mask", [None, "causal", "exclude_self"])
+@pytest.mark.parametrize("score_statistics", [True, False])
+def test_a_uniform_model_is_called_linear_where_it_is(rng, pooling, mask, score_statistics):
+    flat = {"W_Q": np.zeros((3, 4)), "W_K": np.zeros((3, 4))}
+    model = AttentionRegressor(
+        n_heads=2, d_k=2, pooling=pooling, mask=mask, score_statistics=score_statistics,
+        init=flat, max_iter=0, random_state=0,
+    )  # fmt: skip
+    one, other = (RaggedArray.from_list([rng.normal(size=(n, 3)) for n in (2, 5)]) for _ in "ab")
+    model.fit(one, [0.0, 1.0])
+    if pooling == "attention":  # a query that is not the mean
+        model.pooling_params_["q"] += rng.normal(size=model.pooling_params_["q"].shape)
+    between = model.predict(one.with_values(0.5 * one.values + 0.5 * other.values))
+    expected = 0.5 * model.predict(one) + 0.5 * model.predict(other)
+    is_linear = np.allclose(between, expected, rtol=1e-9, atol=0)
+    advice = attention_diagnostics(model, one)["advice"][0]
+    assert ("linear model on pooled tokens" in advice) == is_linear
+    assert ("score statistics" in advice) == (is_linear and score_statistics)
+    says = {None: "all tokens of its set", "causal": "up to it", "exclude_self": "the other tokens"}
+    assert says[mask] in advice
+    assert "smaller" in advice
+
+
+def test_a_uniform_model_is_told_by_what_its_head_reads(rng):
+    sets = [rng.normal(size=(n, 3)) for n in (2, 5, 3)]
+    flat = {"W_Q": np.zeros((3, 4)), "W_K": np.zeros((3, 4))}
+    start = {"n_heads": 2, "d_k": 2, "init": flat, "max_iter": 0}
+
+    def advice(model, X, y):
+        return attention_diagnostics(model.set_params(**start).fit(X, y), X)["advice"][0]
+
+    per_token = advice(AttentionRegressor(pooling=None), sets, [x[:, 0] for x in sets])
+    assert "linear model on these means and on score statistics" in per_token
+    own = advice(AttentionContextualizer(loss="reconstruction"), sets, None)
+    assert "mean of the other tokens of its set: with such heads" in own
+    assert "score statistics" not in own
+    assert "linear model" not in advice(AttentionContextualizer(), sets, None)  # there is no head
+    paired = advice(AttentionRegressor(), RaggedPair(sets, sets), [0.0, 1.0, 2.0])
+    assert "mean of all tokens of its context" in paired
+    assert "1 / n" not in paired
+
+
 def test_too_strong_a_penalty_is_named():
     X, y = make_lookup(200, random_state=0)
     weak = AttentionClassifier(n_heads=1, alpha=1e-3, max_iter=60, random_state=0).fit(X, y)
