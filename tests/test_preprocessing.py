@@ -620,6 +620,21 @@ def test_empty_sets_have_rows_of_zeros_nan_or_none(awkward_sets):
     assert_array_equal(SetPooler().fit(awkward_sets).transform([[], []]), np.zeros((2, 13)))
 
 
+def test_of_one_hot_items_every_statistic_follows_from_sum_and_count(rng):
+    baskets = [np.eye(6)[rng.integers(0, 4, size=n)] for n in (1, 2, 5, 30, 4)]
+    baskets += [np.eye(6)[[3, 3, 3]], np.eye(6)[:0]]
+
+    def of(*statistics):
+        return SetPooler(statistics).fit_transform(baskets)
+
+    total, count = np.split(of("sum", "count"), [6], axis=1)
+    mean = total / np.maximum(count, 1)
+    assert_allclose(of("mean"), mean)
+    assert_allclose(of("std"), np.sqrt(mean * (1 - mean)), atol=1e-15)
+    assert_array_equal(of("max"), total > 0)
+    assert_array_equal(of("min"), (total == count) & (count > 0))
+
+
 def test_float32_stays_and_is_summed_in_float64(rng):
     sets = [(rng.normal(size=(n, 2)) + 1000).astype(np.float32) for n in (50_000, 3)]
     out = SetPooler(ALL).fit_transform(sets)

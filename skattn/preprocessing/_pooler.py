@@ -38,7 +38,8 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
     """Statistics of each set's tokens, feature by feature: a plain vector per set.
 
     Nothing is learned. It is the baseline to compare attention with, and a good companion of
-    it in a FeatureUnion.
+    it in a FeatureUnion. For one-hot items, as of baskets, ``("sum", "count")`` says all
+    that the other statistics would (see Notes).
 
     Parameters
     ----------
@@ -75,6 +76,11 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
     the mean of v and the next value where the share is q exactly: the median is the usual one,
     and ``numpy.quantile`` calls it ``"averaged_inverted_cdf"``.
 
+    Of one-hot items the sum says how many of each there are, and with the count all other
+    statistics follow from it: the mean is ``sum / count``, the standard deviation the root of
+    ``mean (1 - mean)``, the largest value whether the item is there, the least whether there is no
+    other. The default takes four times the columns to say so.
+
     Token weights w of a RaggedArray count a token w times in every statistic, and a token of
     weight 0 is as good as absent.
 
@@ -93,6 +99,14 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
            [ 5., 30.,  0.,  0.,  5., 30.,  1.]])
     >>> pooler.get_feature_names_out().tolist()
     ['mean_x0', 'mean_x1', 'std_x0', 'std_x1', 'q0.9_x0', 'q0.9_x1', 'count']
+
+    Baskets of items 0 to 2, one-hot:
+
+    >>> import numpy as np
+    >>> items = np.eye(3)
+    >>> SetPooler(("sum", "count")).fit_transform([items[[0, 2, 0]], items[[1]]])
+    array([[2., 0., 1., 3.],
+           [0., 1., 0., 1.]])
     """
 
     def __init__(self, statistics=("mean", "std", "min", "max", "count"), *, empty="zeros"):
