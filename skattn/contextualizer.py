@@ -350,7 +350,7 @@ class AttentionContextualizer(
         if per_token:
             ragged, y, weight, rows, counts = _used_tokens(ragged, y, sample_weight, given)
         else:
-            ragged, y, weight = _used_sets(ragged, y, sample_weight)
+            ragged, y, weight = _used_sets(ragged, self._plain(y), sample_weight)
         for side, what in zip(sides(ragged), ("sets", "contexts"), strict=True):
             if side is not None and side.n_tokens == 0:
                 raise ValueError(
@@ -575,6 +575,10 @@ class AttentionContextualizer(
                 "weight per set."
             )
         return False
+
+    def _plain(self, y):
+        """Targets of sets in a plain array, whatever they came in; None without."""
+        return None if y is None else plain(np.asarray(y))
 
     def _loss_for(self, y):
         """Name of the loss that goes with the dtype of y, whatever its values."""
@@ -951,11 +955,10 @@ def _mean_and_scale(values, weight):
 
 
 def _used_sets(X, y, sample_weight):
-    """Sets of positive weight, their targets in a plain array or None, and their weights."""
+    """Sets of positive weight, their targets or None, and their weights."""
     weight = check_sample_weight(sample_weight, len(X))
     if y is not None:
         check_consistent_length(X, y)
-        y = plain(np.asarray(y))
     if np.all(weight > 0):
         return X, y, weight
     used = np.flatnonzero(weight)

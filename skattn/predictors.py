@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted
 
 from ._documented import with_parameters_of
@@ -86,7 +87,8 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
     Raises
     ------
     ValueError
-        If y holds one class only, or is continuous.
+        If y holds one class only, is continuous, or is an object array of one label per set that
+        are no text: scikit-learn's classifiers refuse the same.
 
     See Also
     --------
@@ -127,6 +129,17 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
     """
 
     _is_classifier = True
+
+    def _plain(self, y):
+        array = super()._plain(y)
+        is_boxed = y is not None and np.asarray(y).dtype == object and array.dtype != object
+        if is_boxed and type_of_target(y) == "unknown":  # else of pandas' nullable types
+            raise ValueError(
+                f"Unknown label type: y is an object array of {array.dtype}. By such an array "
+                "scikit-learn would neither stratify nor score, whatever the model predicts: pass "
+                f"y.astype({array.dtype.name!r})."
+            )
+        return array
 
     def _loss_for(self, y):
         return "log_loss"

@@ -3,9 +3,11 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import check_estimator
@@ -128,6 +130,54 @@ def test_they_are_at_home_in_scikit_learn(sets, model):
     assert cross_val_score(clone(model), sets, y, cv=2).shape == (2,)
     again = pickle.loads(pickle.dumps(search.best_estimator_))
     assert_array_equal(again.predict(sets), search.predict(sets))
+
+
+LABEL_FORMS = {
+    "booleans": lambda y: y,
+    "list of booleans": lambda y: y.tolist(),
+    "integers": lambda y: y.astype(int),
+    "text": lambda y: np.where(y, "yes", "no"),
+    "objects of text": lambda y: np.where(y, "yes", "no").astype(object),
+    "objects of booleans": lambda y: y.astype(object),
+    "objects of numpy's booleans": lambda y: np.array([*y, None], dtype=object)[:-1],
+    "objects of integers": lambda y: y.astype(int).astype(object),
+    "objects of floats": lambda y: y.astype(float).astype(object),
+    "series of booleans": lambda y: pd.Series(y),
+    "series of objects": lambda y: pd.Series(y.astype(object)),
+    "nullable booleans": lambda y: pd.Series(y, dtype="boolean"),
+    "nullable integers": lambda y: pd.Series(y.astype(int), dtype="Int64"),
+    "categories": lambda y: pd.Series(np.where(y, "yes", "no"), dtype="category"),
+}
+REFUSED = {name for name in LABEL_FORMS if "objects" in name} - {"objects of text"}
+
+
+@pytest.mark.parametrize("form", LABEL_FORMS)
+def test_labels_are_scored_or_refused_in_fit_as_by_scikit_learn(sets, form):
+    y = LABEL_FORMS[form](np.arange(len(sets)) % 3 > 0)
+    table = np.array([[len(tokens)] for tokens in sets])
+    models = (LogisticRegression(), table), (AttentionClassifier(**SMALL), sets)
+    for model, X in models:
+        if form in REFUSED:
+            with pytest.raises(ValueError, match="Unknown label type"):
+                model.fit(X, y)
+            continue
+        right = model.fit(X, y).predict(X) == np.asarray(y)
+        assert model.score(X, y) == pytest.approx(np.mean(right), abs=1e-15)
+        scores = cross_val_score(model, X, y, cv=3, scoring="accuracy", error_score="raise")
+        assert scores.shape == (3,)
+
+
+def test_a_refused_form_of_labels_comes_with_one_that_is_taken(sets):
+    boxed = (np.arange(len(sets)) % 2 == 0).astype(object)
+    with pytest.raises(ValueError, match=r"an object array of bool.*y\.astype\('bool'\)"):
+        AttentionClassifier(**SMALL).fit(sets, boxed)
+    model = AttentionClassifier(**SMALL).fit(sets, boxed.astype("bool"))
+    assert model.classes_.dtype == bool
+    boxed[3] = None
+    with pytest.raises(ValueError, match="a target is missing at position 3"):
+        AttentionClassifier(**SMALL).fit(sets, boxed)
+    tokens = [np.arange(len(x)) % 2 == 0 for x in sets]  # there None marks what is not scored
+    AttentionClassifier(pooling=None, **SMALL).fit(sets, [t.astype(object) for t in tokens])
 
 
 def test_without_a_head_there_is_nothing_to_predict_by(sets):
