@@ -46,7 +46,8 @@ MANY_TOKENS = 2**12  # from which on transform starts threads
 RECONSTRUCTION = "reconstruction"
 ERROR_STATISTICS = StatsPooling()  # of the errors of a set's tokens
 SCALER_BATCH = 2**18  # values whose mean and variance are taken at once
-HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_")
+UNITS = ("_y_mean", "_y_scale", "_y_ndim")  # of targets that are numbers
+HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_", *UNITS)
 
 
 class AttentionContextualizer(
@@ -371,8 +372,7 @@ class AttentionContextualizer(
         rng = generator(self.random_state)
         self._per_token = per_token
         if y is None and not reconstructs:
-            for name in HEAD:  # of an earlier fit
-                self.__dict__.pop(name, None)
+            self._forget(*HEAD)
             self._standardise(ragged, weight)
             start = self._start(attention, pooling, ragged.n_features, rng)
             as_task(self, lambda task: self._store(attention, pooling, start), 0, told)
@@ -514,11 +514,16 @@ class AttentionContextualizer(
 
     def _own_targets(self, tokens):
         """Loss, targets and number of outputs where tokens (n, n_features) are to be predicted."""
-        self.__dict__.pop("classes_", None)  # of an earlier fit on labels
+        self._forget("classes_")
         n_outputs = tokens.shape[1]
         self._y_mean, self._y_scale, self._y_ndim = np.zeros(n_outputs), np.ones(n_outputs), 2
         targets = (tokens - self.token_mean_) / self.token_scale_
         return ReconstructionError(), targets, n_outputs
+
+    def _forget(self, *names):
+        """Take away what an earlier fit has set, and this one has none of."""
+        for name in names:
+            self.__dict__.pop(name, None)
 
     def _parts(self, mask):
         """The layers by name; the pooling None where tokens are wanted."""
@@ -608,13 +613,14 @@ class AttentionContextualizer(
                     f"warm_start=True needs the classes of the last fit, {previous}, but y holds "
                     f"{classes}."
                 )
+            self._forget(*UNITS)
             self.classes_ = classes
             if self.class_weight is not None:
                 weight = weight * self._class_weights(y, encoded, counts)
             return loss, encoded, len(classes) if len(classes) > 2 else 1, weight
         if self.class_weight is not None:
             raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
-        self.__dict__.pop("classes_", None)  # of an earlier fit on labels
+        self._forget("classes_")
         if y.dtype.kind in "US" or (y.dtype == object and any(isinstance(v, str) for v in y.flat)):
             raise ValueError(
                 f"y holds text, as {str(y.flat[0])!r}, but loss={name!r} needs numbers. For labels "
@@ -657,8 +663,7 @@ class AttentionContextualizer(
     def _standardise(self, X, weight):
         """Set mean and scale of each side, every token weighted as its set is (n_samples,)."""
         self._standardised = bool(self.standardize)
-        for name in ("context_mean_", "context_scale_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
+        self._forget("context_mean_", "context_scale_")
         tokens, context = sides(X)
         self.token_mean_, self.token_scale_ = self._standard(tokens, weight)
         if context is not None:

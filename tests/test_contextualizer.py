@@ -6,6 +6,7 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
@@ -19,6 +20,7 @@ import skattn.contextualizer
 from skattn import (
     AttentionContextualizer,
     RaggedArray,
+    RaggedPair,
     as_ragged,
     scaled_dot_product_attention,
 )
@@ -805,6 +807,40 @@ def test_a_refit_without_targets_forgets_the_head(sets):
         "converged_",
     ):
         assert not hasattr(model, name), name
+
+
+# Data, targets and parameters of one fit, given the sets.
+FITS = {
+    "labels": lambda sets: (sets, Y["log_loss"], {}),
+    "three classes": lambda sets: (sets, Y["three classes"], {}),
+    "numbers": lambda sets: (sets, Y["squared_error"], {}),
+    "counts": lambda sets: (sets, Y["poisson"], {"loss": "poisson"}),
+    "a column": lambda sets: (sets, Y["huber"][:, None], {"pooling": "attention"}),
+    "two outputs": lambda sets: (sets, np.column_stack([Y["huber"], Y["gamma"]]), {}),
+    "no targets": lambda sets: (sets, None, {"max_iter": 0}),
+    "reconstruction": lambda sets: (sets, None, {"pooling": "stats"}),
+    "numbers of tokens": lambda sets: (sets, [x[:, 0] for x in sets], {"pooling": None}),
+    "labels of tokens": lambda sets: (sets, [x[:, 0] > 0 for x in sets], {"pooling": None}),
+    "pairs": lambda sets: (RaggedPair(sets, sets[::-1]), Y["log_loss"], {}),
+    "a table": lambda sets: (pd.DataFrame(np.eye(12, 2), columns=["a", "b"]), Y["huber"], {}),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+@unfinished
+@lone_tokens
+def test_a_refit_leaves_no_trace_of_the_fit_before(sets, name):
+    X, y, params = FITS[name](sets)
+    fresh = small(max_iter=1).set_params(**params).fit(X, y)
+    for former in FITS:
+        former_X, former_y, former_params = FITS[former](sets)
+        model = small(max_iter=1).set_params(**former_params).fit(former_X, former_y)
+        model.set_params(**fresh.get_params()).fit(X, y)
+        assert vars(model).keys() == vars(fresh).keys(), former
+        for part in stored(fresh) if y is not None else ():
+            assert_array_equal(stored(model)[part], stored(fresh)[part], err_msg=former)
+        outs = (m.transform(X) for m in (model, fresh))
+        assert_array_equal(*(getattr(out, "values", out) for out in outs), err_msg=former)
 
 
 @unfinished
