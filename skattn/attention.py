@@ -200,6 +200,8 @@ class Attention:
     n_context_features : int, default=None
         Number of features of the tokens that the sets attend to, their context; None is
         self-attention.
+    learns_scores : bool, default=True
+        Whether the backwards give gradients of W_Q and W_K. Without them they are cheaper.
     chunk_bytes : int, default=2**19
         Size of the scores that are held at a time.
 
@@ -233,6 +235,7 @@ class Attention:
     score_statistics: bool = True
     scale: float | None = None
     n_context_features: int | None = None
+    learns_scores: bool = True
     chunk_bytes: int = 2**19
 
     @property
@@ -327,7 +330,7 @@ class Attention:
             W_Q, W_K = params["W_Q"].reshape(d, H, d_k), params["W_K"].reshape(d_c, H, d_k)
             out["W_Q"] = np.einsum("dhe,ehk->dhk", dM, W_K, optimize=True).reshape(d, -1)
             out["W_K"] = np.einsum("dhe,dhk->ehk", dM, W_Q, optimize=True).reshape(d_c, -1)
-        else:
+        elif "W_Q" in d_folded:
             out["W_Q"] = d_folded["W_Q"] * self._scale  # dQ = dS K scale
             out["W_K"] = d_folded["W_K"] / LOG2_E  # dK = dS^T Q, with scale log2 e in Q
         return out
@@ -481,15 +484,19 @@ class Attention:
         dZ_all = d_out[..., : H * d_v].reshape(b, n, H, d_v)
         Z_all = out[..., : H * d_v].reshape(b, n, H, d_v)
         dV = np.zeros((b, m, H, d_v), X.dtype)
-        VT = np.empty((b, H, d_v + 1, m), X.dtype)  # values, and a row of ones for the constants
-        VT[:, :, :d_v] = V.transpose(0, 2, 3, 1)
-        VT[:, :, d_v] = 1
+        if self.learns_scores:
+            VT = np.empty((b, H, d_v + 1, m), X.dtype)  # values, and ones for the constants
+            VT[:, :, :d_v] = V.transpose(0, 2, 3, 1)
+            VT[:, :, d_v] = 1
         grads = {}
         for rows in row_blocks:
             U, inverse, lse, self_weight = kept or self._weights(folded, block, left, right, rows)
             dZ = dZ_all[:, rows]
             G = np.empty((*dZ.shape[:-1], d_v + 1), X.dtype)  # (b, r, H, d_v + 1)
             np.multiply(dZ, inverse[..., None], out=G[..., :d_v])
+            dV += np.matmul(U.transpose(0, 2, 3, 1), G[..., :d_v].swapaxes(1, 2)).swapaxes(1, 2)
+            if not self.learns_scores:
+                continue
             const = -np.einsum("brhv,brhv->brh", dZ, Z_all[:, rows])
             if lse is not None:
                 d_lse = d_out[:, rows, H * d_v : H * d_v + H]
@@ -498,7 +505,6 @@ class Attention:
                     d_lse = d_lse - d_self
                 const += d_lse
             np.multiply(const, inverse, out=G[..., d_v])
-            dV += np.matmul(U.transpose(0, 2, 3, 1), G[..., :d_v].swapaxes(1, 2)).swapaxes(1, 2)
             T = np.empty_like(U)
             np.matmul(G.swapaxes(1, 2), VT, out=T.swapaxes(1, 2))
             T *= U
@@ -541,7 +547,7 @@ class Attention:
         left, right = self._scored(folded, block)
         row_blocks = self._row_blocks(b, n, m, X.itemsize)
         swept = None
-        if len(row_blocks) > 1 and toward is not None:
+        if len(row_blocks) > 1 and toward is not None and self.learns_scores:
             swept = {}, toward, self._towards(folded, C, toward.astype(X.dtype)[None])
         a = np.zeros((b, H, 1, m), X.dtype)
         pooled = np.zeros((b, self.n_features_out), X.dtype)
@@ -588,6 +594,8 @@ class Attention:
             "W_V": dW_V.swapaxes(0, 1).reshape(d_c, H * d_v),
             "b_V": np.sum(a_sum[..., None] * dZ, axis=0).reshape(-1),
         }
+        if not self.learns_scores:
+            return grads
         if swept is not None:
             swept_grads, toward, _ = swept
             factor = (d_pooled[0] @ toward) / (toward @ toward or 1.0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from reference import layer
 
 from skattn import RaggedArray
@@ -139,6 +139,46 @@ def test_integer_weights_equal_repeated_sets_and_tokens(pooling):
     theta = 0.5 * rng.normal(size=one.layout.size)
     for mine, other in zip(one.value_and_grad(theta), two.value_and_grad(theta), strict=True):
         assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("pooling", [*POOLINGS, None])
+@pytest.mark.parametrize("mask", [None, *MASKS])
+@pytest.mark.parametrize("score_statistics", [True, False])
+@pytest.mark.parametrize("chunk_bytes", [2**19, 200])  # 200: by row blocks
+def test_held_projections_of_scores_cost_nothing_and_change_nothing(
+    pooling, mask, score_statistics, chunk_bytes, monkeypatch
+):
+    monkeypatch.setattr("skattn.attention.LONG_FACTOR", 1)
+    rng = np.random.default_rng(0)
+    X = RaggedArray.from_list([rng.normal(size=(n, 3)) for n in SIZES])
+    layer = Attention(
+        2, 2, 2, mask=mask, score_statistics=score_statistics, chunk_bytes=chunk_bytes
+    )
+    rows = np.arange(0, X.n_tokens, 2) if pooling is None else None
+    n_targets = len(SIZES) if rows is None else len(rows)
+    y, weight = rng.normal(size=(n_targets, 1)), rng.uniform(0.5, 2, size=n_targets)
+    kind = POOLINGS["mean" if pooling is None else pooling]()
+
+    def objective(held):
+        loss = LOSSES["squared_error"]()
+        return Objective(X, y, weight, 1, layer, kind, loss, 0.0, held=held, rows=rows)
+
+    learned = objective(None)
+    theta = 0.5 * rng.normal(size=learned.layout.size)
+    params = learned.layout.unpack(theta) | learned.held
+    held = objective({name: params[name] for name in ("W_Q", "W_K", "b_V")})
+    value, grad = learned.value_and_grad(theta)
+    expected = learned.layout.unpack(grad)
+
+    def refuse(*args):
+        raise AssertionError("a gradient of scores that nobody asked for")
+
+    monkeypatch.setattr(Attention, "_score_gradient", refuse)
+    held_value, held_grad = held.value_and_grad(held.layout.pack(params))
+    assert held_value == value
+    assert not {"W_Q", "W_K"} & held.layout.shapes.keys()
+    for name, array in held.layout.unpack(held_grad).items():
+        assert_array_equal(array, expected[name], err_msg=name)
 
 
 def test_layout_packs_what_it_unpacks():
