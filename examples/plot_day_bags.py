@@ -90,16 +90,15 @@ for name, model in models.items():
 print(f"One standard error of an accuracy is {np.sqrt(0.87 * 0.13 / 92):.3f}.")
 
 # %%
-# On the real bags all are near each other, and one must not make much of the differences. Nor do
-# the shares of the stack: of 61 bags it learns hardly more than that no member is to be preferred
-# to another, and mixes them about equally.
+# On the real bags all are near each other, and one must not make much of the differences. Nor of
+# the shares of the stack: of 61 bags it learns little about its members.
 
-share = (sum(shares) / len(shares)).to_dict()
+share = (sum(shares) / len(shares)).sort_values(ascending=False).to_dict()
 print("\nShares:", ", ".join(f"{name} {value:.2f}" for name, value in share.items()))
 accuracies = {name: np.mean((p > 0.5) == y) for name, p in probabilities.items()}
 assert min(accuracies.values()) > 0.7
 assert accuracies["attention, max"] > accuracies["means, linear"] - 0.05
-assert max(share.values()) < 0.25  # no member stands out
+assert accuracies['set_pipeline("classifier")'] > accuracies["means, linear"] - 0.02
 
 # %%
 # What attention looked at

@@ -158,7 +158,7 @@ def test_padding_does_not_change_a_network(bench, tasks, sets, kind):
 def test_remembered_members_make_the_same_stack(bench, sets, tmp_path, kind, monkeypatch):
     members = importlib.import_module("benchmarks.accuracy_members")
     X, y = sets
-    names = ["mean_linear", "statistics_forest"]
+    names = ["statistics_kernel", "statistics_forest"]
     model = set_pipeline("classifier" if kind == "classifier" else "regressor", members=names)
     if kind == "outputs":
         model, y = MultiOutputRegressor(model), np.column_stack([y, 1.0 - y])
