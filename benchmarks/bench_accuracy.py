@@ -506,8 +506,9 @@ the same splits.
 - *ABMIL* (gated) and *Set Transformer* in PyTorch: 60 epochs at most, learning rate, penalty and
   epochs tuned; for their cost on a third of the splits, on which alone a difference to them stands.
 - *attention*: AttentionClassifier and AttentionRegressor by default; *attention CV*: the penalty
-  tuned, the head's predictions; *set_pipeline*: what it makes by default. Its members
-  were chosen with an eye on smaller samples of these sets.
+  tuned, the head's predictions; *set_pipeline*: what it makes by default. Its members were picked
+  by hand with an eye on smaller samples of these sets, then sifted by losses inside of training
+  sets alone; [recipe.md](recipe.md) tells what it may owe to that.
 
 All tuning is inside the training sets, by rules that are the same for all tasks: on three folds,
 the networks on the first of them alone for more than 200 sets, ridge regression by leave-one-out.
