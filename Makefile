@@ -8,7 +8,8 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_LINT := $(VENV)/.installed-lint
 INSTALLED_BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test lint bench bench-synthetic bench-accuracy bench-variants clean
+.PHONY: demo test lint bench bench-synthetic bench-accuracy bench-recipe bench-tuning bench-variants \
+	clean
 
 demo: $(INSTALLED)
 	MPLBACKEND=Agg $(BIN)/python examples/plot_quickstart.py
@@ -29,6 +30,12 @@ bench-synthetic: $(INSTALLED_BENCH)
 
 bench-accuracy: $(INSTALLED_BENCH)
 	$(BIN)/python -m benchmarks.bench_accuracy --jobs 2
+
+bench-recipe: $(INSTALLED_BENCH)
+	$(BIN)/python -m benchmarks.bench_recipe
+
+bench-tuning: $(INSTALLED_BENCH)
+	$(BIN)/python -m benchmarks.bench_tuning
 
 bench-variants: $(INSTALLED_BENCH)
 	$(BIN)/python -m benchmarks.bench_variants
