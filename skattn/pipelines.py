@@ -758,14 +758,17 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         _check_prior(self.prior)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         n_members = X.shape[1]
+        from_equal = np.eye(n_members) - 1 / n_members  # shares of sum 1 less equal ones
         errors = X - y[:, None]  # of which the mixture's are the mean, as the shares sum to 1
-        pull = n_members * np.sqrt(self.prior * np.mean(errors**2, axis=0).min())
-        sum_to_one = 1e4 * (np.linalg.norm(errors) + pull or 1.0)
-        shares, _ = nnls(
-            np.vstack([errors, pull * np.eye(n_members), np.full(n_members, sum_to_one)]),
-            np.concatenate([np.zeros(len(y)), np.full(n_members, pull / n_members), [sum_to_one]]),
-        )
-        self.shares_ = shares / shares.sum()
+        squared = np.mean(errors**2, axis=0)
+        noise = squared.min() or 1e-14 * squared.max() or 1.0  # some, where a member has none
+        # What is minimised is |A shares|^2. Its minimum over shares of sum 1 points where that of
+        # |A u|^2 + n (1 - sum_k u_k)^2 does, for any n: no row needs a great weight.
+        A = np.vstack([errors / np.sqrt(noise), n_members * np.sqrt(self.prior) * from_equal])
+        rows = np.vstack([A, np.full(n_members, np.sqrt(len(y)))])
+        sizes = np.linalg.norm(rows, axis=0)  # for nnls all columns are of the same size
+        u, _ = nnls(rows / sizes, np.append(np.zeros(len(A)), np.sqrt(len(y))))
+        self.shares_ = u / sizes / np.sum(u / sizes)
         return self
 
     def predict(self, X):

@@ -293,6 +293,21 @@ def test_regressor_shares_solve_the_constrained_problem(rng):
     np.testing.assert_allclose(mixture.shares_, best.x, atol=1e-4)
 
 
+@pytest.mark.parametrize("wild", [1e2, 1e5, 1e8, 1e11])
+def test_a_wild_member_does_not_spoil_the_shares_of_the_others(rng, wild):
+    """Where shares are optimal, all that are above 0 have the same slope, and no other a lower."""
+    y = rng.normal(size=100)
+    noise = rng.normal(size=(100, 4)) * [0.5, 0.7, 0.6, wild]
+    members = y[:, None] + noise
+    shares = MixtureRegressor().fit(members, y).shares_
+    errors = members - y[:, None]
+    pull = 0.3 * 4**2 * np.mean(errors**2, axis=0).min()
+    slopes = errors.T @ (errors @ shares) + pull * (shares - 1 / 4)
+    np.testing.assert_allclose(shares.sum(), 1)
+    np.testing.assert_allclose(slopes[:3], slopes[0], rtol=1e-4)
+    assert np.all(shares[:3] > 0.1) and shares[3] < 100 / wild
+
+
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 def test_shares_do_not_depend_on_the_unit_of_y(rng, factor):
     y = rng.normal(size=50)
@@ -305,6 +320,13 @@ def test_a_constant_target_gives_shares(rng):
     members = np.full((20, 3), 7.0)
     mixture = MixtureRegressor().fit(members, np.full(20, 7.0))
     np.testing.assert_allclose(mixture.predict(members), 7.0)
+    np.testing.assert_allclose(mixture.shares_, 1 / 3)
+
+
+def test_members_without_error_share_alike(rng):
+    y = rng.normal(size=20)
+    mixture = MixtureRegressor().fit(np.c_[y, y + rng.normal(size=20), y], y)
+    np.testing.assert_allclose(mixture.shares_, [0.5, 0, 0.5], atol=1e-6)
 
 
 def test_mixture_regressor_passes_the_common_checks():
