@@ -46,6 +46,7 @@ __all__ = [
 STATISTICS = ("mean", "std", "min", "max", 0.25, "median", 0.75, "sum", "count")
 PRIOR = 0.3  # how many samples stand behind equal shares of the members, for each member
 FLOOR = 1e-6  # of a probability: a member that rules out a label is not ruled out for it
+ROUNDING = 1e-6  # by which a probability may be out of range
 MAX_STEPS = 1000  # of expectation maximisation
 
 
@@ -658,7 +659,8 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.einsum("nkc,k->nc", self._members(X), self.shares_)
+        mixed = np.einsum("nkc,k->nc", self._members(X), self.shares_)
+        return np.minimum(mixed, 1.0)  # by rounding it may be more
 
     def predict(self, X):
         """Most probable class.
@@ -677,11 +679,13 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
 
     def _members(self, X):
         """Probabilities of each class by each member, (n_samples, n_members, n_classes)."""
-        if X.min() < 0 or X.max() > 1:
+        if X.min() < -ROUNDING or X.max() > 1 + ROUNDING:
             raise ValueError(
                 f"X must hold probabilities, but has values from {X.min():g} to {X.max():g}: "
-                f"{type(self).__name__} mixes what predict_proba of classifiers gives."
+                f"{type(self).__name__} mixes what predict_proba of classifiers gives. In a "
+                "StackingClassifier all members need that method, and passthrough must be False."
             )
+        X = np.clip(X, 0.0, 1.0)
         n_classes = len(self.classes_)
         if n_classes == 2:
             return np.stack([1 - X, X], axis=-1)

@@ -8,7 +8,10 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    StackingClassifier,
+)
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 from sklearn.multioutput import MultiOutputRegressor
@@ -263,6 +266,20 @@ def test_two_classes_come_as_one_column_per_member(rng):
     assert list(mixture.predict(np.c_[bad, good])) == list(y)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_mixture_can_be_a_member_of_a_mixture(seed):
+    """Shares may sum to more than 1 by rounding, and then so would certain probabilities."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=30)
+    members = np.clip(0.1 + 0.8 * y[:, None] + 0.1 * rng.normal(size=(30, 8)), 0, 1)
+    inner = MixtureClassifier().fit(members, y)
+    certain = inner.predict_proba(np.vstack([np.zeros(8), np.ones(8)]))
+    assert certain.min() >= 0 and certain.max() <= 1
+    probabilities = inner.predict_proba(members)[:, [1]]
+    outer = MixtureClassifier().fit(probabilities * (1 + 1e-12) - 1e-12, y)  # of other makers
+    np.testing.assert_allclose(outer.predict_proba(probabilities)[:, [1]], probabilities)
+
+
 def test_a_member_that_rules_out_a_label_is_survived():
     y = np.array([0, 1] * 10)
     certain = y.astype(float)
@@ -337,6 +354,11 @@ def test_mixture_classifier_refuses_what_is_no_probability(rng):
     y = np.array([0, 1, 2] * 10)
     with pytest.raises(ValueError, match="values from -1 to 2: MixtureClassifier mixes"):
         MixtureClassifier().fit(np.linspace(-1, 2, 90).reshape(30, 3), y)
+    X = rng.normal(size=(30, 2))
+    for choice in ({"passthrough": True}, {"stack_method": "decision_function"}):
+        stack = StackingClassifier([("a", LogisticRegression())], MixtureClassifier(), **choice)
+        with pytest.raises(ValueError, match="members need that method, and passthrough must be F"):
+            stack.fit(X, y)
     with pytest.raises(ValueError, match="4 columns, but there are 3 classes"):
         MixtureClassifier().fit(rng.uniform(size=(30, 4)), y)
     with pytest.raises(ValueError, match="classif"):
