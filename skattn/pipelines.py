@@ -65,8 +65,11 @@ def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0):
     ----------
     estimator : {"classifier", "regressor"} or estimator
         What to make. A classifier or regressor of scikit-learn's kind becomes the last step.
-    members : sequence of str, default=None
-        Names of the members to have, fewer for a lighter model: all of them where None.
+    members : iterable of str, default=None
+        Names of the members to have, fewer for a lighter model: all of them where None. They are
+        ``"statistics_kernel"``, ``"statistics_boosting"``, ``"statistics_forest"``,
+        ``"kernel_mean_1"``, ``"kernel_mean_4"``, ``"strongest_token"``, ``"attention"`` and
+        ``"attention_pooled"``; before an estimator those alone that read tokens, the last five.
     cv : int or splitter, default=5
         Folds in which members predict samples that they were not fitted on; shuffled, and
         stratified for labels, where an integer.
@@ -206,9 +209,13 @@ def _chosen(names, members):
     if names is None:
         return members
     known = [name for name, _ in members]
-    if isinstance(names, str) or not names or not set(names) <= set(known):
-        raise ValueError(f"members must be some of {known}, or None for all, but is {names!r}.")
-    return [(name, member) for name, member in members if name in names]
+    given = list(names) if np.iterable(names) and not isinstance(names, str) else []
+    if not given or not all(name in known for name in given):
+        raise ValueError(
+            f"members must be a list with some of {known}, or None for all, but is "
+            f"{given or names!r}."
+        )
+    return [(name, member) for name, member in members if name in given]
 
 
 def _folds(cv, classifies, random_state):

@@ -1,5 +1,7 @@
 """set_pipeline and its parts: cross-fitting, scaled Nystroem features, mixtures."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -393,9 +395,25 @@ def test_fewer_members(bags):
     assert len(model[0].get_feature_names_out()) == 8 * 3 + 1 + 1
 
 
-@pytest.mark.parametrize("members", [["mean"], "attention", []])
+@pytest.mark.parametrize("container", [tuple, set, iter, dict.fromkeys, np.array, pd.Index])
+def test_members_come_in_any_container(container):
+    few = ["statistics_kernel", "attention"]
+    for names in (few, few[:1], few + few):
+        model = set_pipeline("classifier", members=container(names))
+        assert [name for name, _ in model.estimators] == [n for n in few if n in names]
+
+
+def test_the_members_are_those_that_the_docstring_names():
+    told = re.findall(r'``"(\w+)"``', set_pipeline.__doc__.split("Names of the members")[1])
+    for kind in ("classifier", "regressor"):
+        assert [name for name, _ in set_pipeline(kind).estimators] == told
+    union = set_pipeline(Ridge())[0]
+    assert [name for name, _ in union.transformer_list] == ["statistics", *told[-5:]]
+
+
+@pytest.mark.parametrize("members", [["mean"], "attention", [], np.array([]), 5, [["attention"]]])
 def test_unknown_members_are_refused(members):
-    with pytest.raises(ValueError, match=r"some of \['statistics_kernel', .*but is"):
+    with pytest.raises(ValueError, match=r"a list with some of \['statistics_kernel', .*but is"):
         set_pipeline("classifier", members=members)
-    with pytest.raises(ValueError, match=r"some of \['kernel_mean_1', .*but is"):
+    with pytest.raises(ValueError, match=r"a list with some of \['kernel_mean_1', .*but is"):
         set_pipeline(Ridge(), members=members)
