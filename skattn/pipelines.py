@@ -1,6 +1,6 @@
 """set_pipeline: one line to a strong model on sets, made of public parts."""
 
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
@@ -178,6 +178,8 @@ def member_shares(stack):
     ------
     TypeError
         If there is no mixture.
+    ValueError
+        If the mixture had other columns than the members', by ``passthrough=True``.
 
     Examples
     --------
@@ -198,10 +200,17 @@ def member_shares(stack):
         raise TypeError(
             "stack must be a fitted stack whose last step is a mixture, as that of set_pipeline, "
             f"but is {type(stack).__name__} with {mixture!r}. Of several outputs, ask each of "
-            "estimators_."
+            "estimators_; of a search, its best_estimator_."
         )
-    names = pd.Index([n for n, member in stack.estimators if member != "drop"], name="member")
-    return pd.Series(mixture.shares_, names, name="share").sort_values(ascending=False)
+    names = [name for name, member in stack.named_estimators_.items() if member != "drop"]
+    if len(names) != len(mixture.shares_):
+        raise ValueError(
+            f"The stack has {len(names)} members, but its mixture {len(mixture.shares_)} shares: "
+            "with passthrough=True columns of X have been mixed as if members had predicted "
+            "them. Fit it with passthrough=False."
+        )
+    shares = pd.Series(mixture.shares_, pd.Index(names, name="member"), name="share")
+    return shares.sort_values(ascending=False)
 
 
 def _chosen(names, members):
@@ -800,5 +809,5 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
 
 
 def _check_prior(prior):
-    if not prior >= 0:
-        raise ValueError(f"prior must be 0 or more, but is {prior!r}.")
+    if not (isinstance(prior, Real) and 0 <= prior < np.inf):
+        raise ValueError(f"prior must be a number, 0 or more and finite, but is {prior!r}.")

@@ -9,10 +9,11 @@ from numpy.testing import assert_array_equal
 from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import make_classification
-from sklearn.dummy import DummyClassifier
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     StackingClassifier,
+    StackingRegressor,
 )
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
@@ -368,9 +369,10 @@ def test_mixture_classifier_refuses_what_is_no_probability(rng):
 
 
 @pytest.mark.parametrize("mixture", [MixtureClassifier, MixtureRegressor])
-def test_a_prior_below_zero_is_refused(mixture):
-    with pytest.raises(ValueError, match="prior must be 0 or more"):
-        mixture(prior=-1.0).fit(np.eye(4), [0, 1, 0, 1])
+@pytest.mark.parametrize("prior", [-1.0, np.nan, np.inf, None, "1"])
+def test_a_prior_that_is_no_count_is_refused(mixture, prior):
+    with pytest.raises(ValueError, match="prior must be a number, 0 or more and finite, but is"):
+        mixture(prior=prior).fit(np.eye(4), [0, 1, 0, 1])
 
 
 def test_member_shares_by_name(bags):
@@ -381,8 +383,18 @@ def test_member_shares_by_name(bags):
     assert shares.is_monotonic_decreasing and shares.sum() == pytest.approx(1)
     order = [name for name, _ in model.estimators if name != "attention"]
     np.testing.assert_array_equal(shares[order], model.final_estimator_.shares_)
+    model.set_params(statistics_kernel="drop", attention=DummyClassifier())  # for the next fit
+    pd.testing.assert_series_equal(member_shares(model), shares)
     with pytest.raises(TypeError, match="last step is a mixture"):
         member_shares(set_pipeline("classifier"))
+
+
+def test_member_shares_of_a_stack_that_passes_features_on_are_refused(rng):
+    X = rng.normal(size=(40, 3))
+    stack = StackingRegressor([("a", Ridge()), ("b", DummyRegressor())], MixtureRegressor())
+    stack.set_params(passthrough=True).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="2 members, but its mixture 5 shares: with passthrough"):
+        member_shares(stack)
 
 
 def test_fewer_members(bags):
