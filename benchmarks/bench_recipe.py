@@ -5,8 +5,9 @@ On the first splits of each task of `accuracy_data`, every member and every cand
 training sets out of fold and the test sets by a fit on all of them. From these any choice of
 members can be mixed as `set_pipeline` mixes them. A choice is judged by its *inner* loss: the
 mixture is fitted on four fifths of the out-of-fold predictions and scored on the last, in turn,
-which no test set enters. For what a choice is worth on sets that had no say in it, each task's
-test score is told for the members that the inner losses of all other tasks choose.
+which no test set of the split enters. Yet what one split tests another may train on: so for what a
+choice is worth on sets that had no say in it, each task's test score is told for the members that
+the inner losses of all other tasks choose.
 
 Predictions are kept in the cache folder of `bench_accuracy`, which shares them. Prints the tables
 and, without `--sets` and `--splits`, writes them to ``benchmarks/results/recipe.md``.
@@ -169,6 +170,10 @@ class Judge:
         """Mean of a value over the splits of each task, (n_tasks,)."""
         return np.array([np.mean([value(u) for u in units]) for units in self.by_task.values()])
 
+    def _reach_all(self, names):
+        """Whether each task has one of these members."""
+        return all(unit.known(names) for units in self.by_task.values() for unit in units)
+
     def log_losses(self, names, prior):
         """Log of the inner loss, (n_tasks,); the offset keeps solved tasks from deciding."""
         return self._by_task(lambda unit: np.log(OFFSET + unit.inner(names, prior)))
@@ -181,7 +186,7 @@ class Judge:
         """Members and prior by the inner losses of all tasks but one.
 
         The prior is the best for all members; of them those are taken out, one after the other,
-        the worst first, that are not worth their cost.
+        the worst first, that are not worth their cost. Each task keeps one.
         """
         use = np.array([name != but for name in self.by_task])
 
@@ -192,6 +197,9 @@ class Judge:
         names = tuple(pool)
         while True:
             rests = [tuple(n for n in names if n != name) for name in names]
+            rests = [rest for rest in rests if self._reach_all(rest)]
+            if not rests:
+                return names, prior
             best = min(rests, key=lambda rest: loss(rest, prior))
             if loss(best, prior) > loss(names, prior) + WORTH:
                 return names, prior
@@ -244,8 +252,9 @@ def report(judge):
 *candidate*, has done so on the first {N_SPLITS} splits of every task of [accuracy.md](accuracy.md),
 and any of them can be mixed. What judges a mixture is its inner loss: fitted on four fifths of the
 training sets' out-of-fold predictions, scored on the last, in turn; log-loss, or squared error over
-the variance of y. Test sets have no part in it. Losses are compared as ratios, in the mean over
-tasks; an offset of {OFFSET} keeps those that are all but solved from deciding.
+the variance of y. The test sets of a split have no part in it, but may be training sets of another:
+whole tasks are held out below. Losses are compared as ratios, in the mean over tasks; an offset of
+{OFFSET} keeps those that are all but solved from deciding.
 
 ## What a member is worth
 
@@ -285,6 +294,8 @@ def main(argv=None):
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the predictions")
     args = parser.parse_args(argv)
     tasks = chosen(args.sets, TASKS)
+    if len(tasks) < 2:
+        parser.error("--sets must leave two tasks at least: the others choose for each.")
     asked = [u for u in units(tasks, args.cache / MEMBERS) if u.split < args.splits]
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
