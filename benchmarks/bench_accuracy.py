@@ -5,11 +5,13 @@ Run as ``python -m benchmarks.bench_accuracy [--jobs 2] [--sets musk1,fox] [--me
 `accuracy_data`, the peers those of `accuracy_peers`. A run is one method on one split of one task;
 its scores are kept as a line of a file in the cache folder, so that a run that was killed goes on
 where it was, and only what `--fresh` names is computed again. A line counts only for the settings
-it was made with: what changed since is run again. `--sets` and `--methods` take parts of names
-("peers" and "ours" are all of either kind), `--report` runs nothing. Whatever is missing in the
-cache is left blank in the report. A run without filters writes the tables to
-``benchmarks/results/accuracy.md`` and the scores of all splits to ``accuracy.csv`` beside it;
-any other run prints them. The real sets are found as `accuracy_data` says; `--fast` takes less than
+it was made with: what changed since is run again. A change of code is no change of settings:
+``--fresh ours`` is for that, and forgets what members of stacks predicted, too. `--sets` and
+`--methods` take parts of names ("peers" and "ours" are all of either kind), `--report` runs
+nothing. Whatever is missing in the cache is left blank in the report. A run without filters writes
+the tables to ``benchmarks/results/accuracy.md`` and the scores of all splits to ``accuracy.csv``
+beside it; any other run prints them. The real sets are found as `accuracy_data` says; `--fast`
+takes less than
 ten minutes on some of the tasks, with smaller sets, at most two splits and untuned networks.
 """
 
@@ -591,9 +593,9 @@ def main(argv=None):
     tasks = [task for task in TASKS if not args.fast or task.name in FAST]
     cache, failed = Cache(args.cache, args.fast), 0
     fresh = chosen(args.fresh, METHODS, kind) if args.fresh else []
-    if any(method.name == HEADLINE for method in fresh):
-        shutil.rmtree(args.cache / MEMBERS, ignore_errors=True)
     if not args.report:
+        if any(method.name == HEADLINE for method in fresh):
+            shutil.rmtree(args.cache / MEMBERS, ignore_errors=True)
         methods = [m for m in chosen(args.methods, METHODS, kind) if m.is_there]
         todo = [
             (task, method, number)

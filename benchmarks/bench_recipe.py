@@ -9,7 +9,8 @@ which no test set of the split enters. Yet what one split tests another may trai
 choice is worth on sets that had no say in it, each task's test score is told for the members that
 the inner losses of all other tasks choose.
 
-Predictions are kept in the cache folder of `bench_accuracy`, which shares them. Prints the tables
+Predictions are kept in the cache folder of `bench_accuracy`, which shares them, and says how to
+forget them after a change of code. Prints the tables
 and, without `--sets` and `--splits`, writes them to ``benchmarks/results/recipe.md``.
 """
 
@@ -183,12 +184,12 @@ class Judge:
         return self._by_task(lambda unit: unit.outer(names, prior))
 
     def chosen(self, pool, but=None):
-        """Members and prior by the inner losses of all tasks but one.
+        """Members and prior by the inner losses of all tasks but one and its kin.
 
         The prior is the best for all members; of them those are taken out, one after the other,
         the worst first, that are not worth their cost. Each task keeps one.
         """
-        use = np.array([name != but for name in self.by_task])
+        use = np.array([kin(name) != kin(but or "") for name in self.by_task])
 
         def loss(names, prior):
             return self.log_losses(names, prior)[use].mean()
@@ -204,6 +205,11 @@ class Judge:
             if loss(best, prior) > loss(names, prior) + WORTH:
                 return names, prior
             names = best
+
+
+def kin(task):
+    """The name without its number: musk1 and musk2 share molecules."""
+    return task.rstrip("0123456789")
 
 
 def percent(change):
@@ -259,7 +265,8 @@ whole tasks are held out below. Losses are compared as ratios, in the mean over 
 ## What a member is worth
 
 Change of the inner loss, and of the mean test score, by a member in {HEADLINE}: a shipped one
-against the rest, a candidate against none.
+against the rest, a candidate against none. One for numbers only changes nothing where there are
+labels.
 
 {markdown(worth)}
 
@@ -272,8 +279,9 @@ Against that of {HEADLINE}, which is {PRIOR:g}.
 ## Chosen on other tasks
 
 The prior with the least inner loss for all members and candidates, of which those are then left out
-that gain less than {percent(WORTH)}, one after the other. For each task the inner losses of all
-other tasks choose; its test scores have no say in what it is scored with.
+that gain less than {100 * WORTH:g} %, one after the other. For each task the inner losses of all
+other tasks choose (but those of the other musk set, of the same molecules): its test scores have no
+say in what it is scored with.
 
 {markdown(tasks)}
 

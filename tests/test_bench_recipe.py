@@ -52,6 +52,13 @@ def test_members_are_chosen_by_the_other_tasks(bench):
     assert judge.chosen("abc", but="two")[0] == ("a", "b")
 
 
+def test_tasks_of_the_same_sets_do_not_choose_for_each_other(bench):
+    tasks = [Named(name, {"a": 0.1, "b": 0.9}) for name in ("musk1", "musk2")]
+    judge = bench.Judge([*tasks, Named("fox", {"a": 0.9, "b": 0.1})])
+    assert judge.chosen("ab", but="musk1")[0] == ("b",)
+    assert judge.chosen("ab", but="fox")[0] == ("a",)
+
+
 def test_every_task_keeps_a_member(bench):
     judge = bench.Judge([Named("one", {"a": 0.5, "b": 0.5}), Named("two", {"a": 0.9, "c": 0.1})])
     assert judge.chosen("abc", but="one")[0] == ("b", "c")
