@@ -11,8 +11,8 @@ it was made with: what changed since is run again. A change of code is no change
 nothing. Whatever is missing in the cache is left blank in the report. A run without filters writes
 the tables to ``benchmarks/results/accuracy.md`` and the scores of all splits to ``accuracy.csv``
 beside it; any other run prints them. The real sets are found as `accuracy_data` says; `--fast`
-takes less than
-ten minutes on some of the tasks, with smaller sets, at most two splits and untuned networks.
+takes less than ten minutes on some of the tasks, with smaller sets, at most two splits and untuned
+networks.
 """
 
 import argparse

@@ -872,9 +872,9 @@ class TokenImportanceDisplay:
         colorbar : bool, default=True
             Whether text and points have a colour bar.
         vmin, vmax : float, default=None
-            The numbers that have the first and the last colour, or the ends of the bars' axis: to
-            compare pictures. Where None as the numbers need it; for colours then `vmin` is 0
-            where no number is negative, and else either is the other's opposite.
+            The numbers that have the first and the last colour, or the ends of the bars' axis;
+            give both where pictures are to be compared. None goes by the data: colours then start
+            at 0 where no number is negative, and else reach equally far to both sides of 0.
 
         Returns
         -------

@@ -98,8 +98,8 @@ def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0):
     Notes
     -----
     The shares are those of a convex combination: the maximum likelihood mixture for labels, least
-    squares for numbers, each with a prior of a third of a sample per member in favour of equal
-    shares.
+    squares for numbers, each with a prior of 0.3 samples per member in favour of equal shares.
+
     A fit costs cv + 1 fits of every member. The regressor takes one target a set; for more, wrap it
     in scikit-learn's ``MultiOutputRegressor``. Weights of samples are not taken: the members would
     need them by scikit-learn's metadata routing, step by step.
