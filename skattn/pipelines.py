@@ -30,6 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._documented import with_parameters_of
 from ._output import RaggedOutputMixin
 from .predictors import AttentionClassifier, AttentionRegressor
 from .preprocessing import SetPooler, TokenTransformer
@@ -573,7 +574,18 @@ class CrossFitted(RaggedOutputMixin, BaseEstimator):
         return prediction
 
 
-class MixtureClassifier(ClassifierMixin, BaseEstimator):
+class _Mixture(BaseEstimator):
+    def __init__(self, prior=PRIOR):
+        self.prior = prior
+
+    def _check_prior(self):
+        if not (isinstance(self.prior, Real) and 0 <= self.prior < np.inf):
+            raise ValueError(
+                f"prior must be a number, 0 or more and finite, but is {self.prior!r}."
+            )
+
+
+class MixtureClassifier(ClassifierMixin, _Mixture):
     """Mixture of members' class probabilities: sum_k share_k p_k(class), the last step of a stack.
 
     The shares, 0 or more and of sum 1, maximise the log-likelihood of the labels plus
@@ -626,9 +638,6 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
     array([0.99, 0.01])
     """
 
-    def __init__(self, prior=PRIOR):
-        self.prior = prior
-
     def fit(self, X, y):
         """Find the shares.
 
@@ -644,7 +653,7 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         self : MixtureClassifier
             Fitted.
         """
-        _check_prior(self.prior)
+        self._check_prior()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, encoded = np.unique(y, return_inverse=True)
@@ -713,16 +722,12 @@ class MixtureClassifier(ClassifierMixin, BaseEstimator):
         return X.reshape(len(X), -1, n_classes)
 
 
-class MixtureRegressor(RegressorMixin, BaseEstimator):
+@with_parameters_of(MixtureClassifier)
+class MixtureRegressor(RegressorMixin, _Mixture):
     """Mixture of members' predictions: sum_k share_k f_k, the last step of a stack.
 
     The shares, 0 or more and of sum 1, minimise the squared error plus ``prior n_members^2`` times
     the best member's mean squared error times the squared distance from equal shares.
-
-    Parameters
-    ----------
-    prior : float, default=0.3
-        How many samples stand behind equal shares, for each member; 0 or more.
 
     Attributes
     ----------
@@ -757,9 +762,6 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
     array([0.75, 0.25])
     """
 
-    def __init__(self, prior=PRIOR):
-        self.prior = prior
-
     def fit(self, X, y):
         """Find the shares.
 
@@ -775,7 +777,7 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         self : MixtureRegressor
             Fitted.
         """
-        _check_prior(self.prior)
+        self._check_prior()
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         n_members = X.shape[1]
         from_equal = np.eye(n_members) - 1 / n_members  # shares of sum 1 less equal ones
@@ -806,8 +808,3 @@ class MixtureRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return validate_data(self, X, dtype=np.float64, reset=False) @ self.shares_
-
-
-def _check_prior(prior):
-    if not (isinstance(prior, Real) and 0 <= prior < np.inf):
-        raise ValueError(f"prior must be a number, 0 or more and finite, but is {prior!r}.")
