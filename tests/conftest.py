@@ -1,6 +1,8 @@
 """Fixtures that the whole suite shares."""
 
+import importlib
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -44,3 +46,15 @@ def data_dir():
     if not folder.is_dir():
         pytest.skip(f"real data not found at {folder}; set SKATTN_DATA to the folder that holds it")
     return folder
+
+
+@pytest.fixture(scope="module")
+def from_benchmarks():
+    """Imports a module of the benchmarks by its name; they are no part of the package."""
+    if not (REPOSITORY / "benchmarks").is_dir():
+        pytest.skip("outside of the source tree there are no benchmarks")
+    sys.path.insert(0, str(REPOSITORY))
+    try:
+        yield lambda name: importlib.import_module(f"benchmarks.{name}")
+    finally:
+        del sys.path[0]

@@ -1,9 +1,5 @@
 """The benchmark of accuracy: scores and their errors, its cache, its splits and its peers."""
 
-import importlib
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -16,16 +12,8 @@ from skattn.pipelines import set_pipeline
 
 
 @pytest.fixture(scope="module")
-def bench():
-    """The module, which is no part of the package."""
-    top = Path(__file__).resolve().parents[1]
-    if not (top / "benchmarks").is_dir():
-        pytest.skip("outside of the source tree there are no benchmarks")
-    sys.path.insert(0, str(top))
-    try:
-        yield importlib.import_module("benchmarks.bench_accuracy")
-    finally:
-        del sys.path[0]
+def bench(from_benchmarks):
+    return from_benchmarks("bench_accuracy")
 
 
 @pytest.fixture
@@ -155,8 +143,8 @@ def test_padding_does_not_change_a_network(bench, tasks, sets, kind):
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor", "outputs"])
-def test_remembered_members_make_the_same_stack(bench, sets, tmp_path, kind, monkeypatch):
-    members = importlib.import_module("benchmarks.accuracy_members")
+def test_remembered_members_make_the_same_stack(from_benchmarks, sets, tmp_path, kind, monkeypatch):
+    members = from_benchmarks("accuracy_members")
     X, y = sets
     names = ["statistics_kernel", "statistics_forest"]
     model = set_pipeline("classifier" if kind == "classifier" else "regressor", members=names)

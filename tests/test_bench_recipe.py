@@ -1,8 +1,5 @@
 """The benchmark of what members set_pipeline should have: mixtures, inner losses and choices."""
 
-import importlib
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,16 +11,8 @@ from skattn.pipelines import set_pipeline
 
 
 @pytest.fixture(scope="module")
-def bench():
-    """The module, which is no part of the package."""
-    top = Path(__file__).resolve().parents[1]
-    if not (top / "benchmarks").is_dir():
-        pytest.skip("outside of the source tree there are no benchmarks")
-    sys.path.insert(0, str(top))
-    try:
-        yield importlib.import_module("benchmarks.bench_recipe")
-    finally:
-        del sys.path[0]
+def bench(from_benchmarks):
+    return from_benchmarks("bench_recipe")
 
 
 class Named:
