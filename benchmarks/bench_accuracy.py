@@ -340,9 +340,12 @@ def run_all(todo, cache, n_jobs):
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(n_jobs, context, leave_with_parent) as pool:
         futures = {
-            pool.submit(work, task.name, method.name, number, cache.fast, cache.folder): job
-            for job in todo
-            for task, method, number in [job]
+            pool.submit(work, task.name, method.name, number, cache.fast, cache.folder): (
+                task,
+                method,
+                number,
+            )
+            for task, method, number in todo
         }
         for i, future in enumerate(as_completed(futures), 1):
             task, method, number = job = futures.pop(future)
@@ -453,8 +456,9 @@ def duels(tasks, cache):
 
 
 def times_table(tasks, cache):
-    """Median seconds of a fit, tuning included."""
+    """Median seconds of a fit, tuning included, and minutes of all."""
     lines = [["", *(method.name for method in METHODS)]]
+    minutes = np.zeros(len(METHODS))
     for task in tasks:
         found = [cache.of(task, method) for method in METHODS]
         if any(found):
@@ -462,7 +466,9 @@ def times_table(tasks, cache):
                 np.median([r["seconds"] for r in results or []] or np.nan) for results in found
             ]
             lines.append([task.name, *("" if np.isnan(s) else f"{s:.3g}" for s in medians)])
-    return markdown(lines)
+            minutes += [sum(r["seconds"] for r in results or []) / 60 for results in found]
+    lines.append(["*minutes of all splits*", *(f"{m:.1f}" for m in minutes)])
+    return f"{markdown(lines)}\n\nAll together took {minutes.sum():.0f} minutes."
 
 
 def machine():
