@@ -12,7 +12,7 @@ from joblib import Memory
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone, is_classifier
 from sklearn.multioutput import MultiOutputRegressor
 
-__all__ = ["recalled_seconds", "remembered"]
+__all__ = ["recalled_seconds", "remembered", "remembered_member"]
 
 _recalled = {"seconds": 0.0}
 
@@ -31,6 +31,7 @@ def remembered(model, folder):
 
 
 def remembered_member(member, folder):
+    """The same classifier or regressor, whose predictions are kept in a folder."""
     kind = RememberedClassifier if is_classifier(member) else RememberedRegressor
     return kind(member, str(folder))
 
@@ -54,7 +55,8 @@ class Remembered(BaseEstimator):
         self._training = X, y
         return self
 
-    def predict(self, X):
+    def _recalled(self, X):
+        """What `fit_and_predict` gives, out of the folder where it is there."""
         start = time.process_time()
         recall = Memory(self.folder, verbose=0).cache(fit_and_predict)
         predicted, seconds = recall(self.estimator, *self._training, X)
@@ -63,7 +65,8 @@ class Remembered(BaseEstimator):
 
 
 class RememberedRegressor(RegressorMixin, Remembered):
-    pass
+    def predict(self, X):
+        return self._recalled(X)
 
 
 class RememberedClassifier(ClassifierMixin, Remembered):
@@ -72,7 +75,7 @@ class RememberedClassifier(ClassifierMixin, Remembered):
         return super().fit(X, y)
 
     def predict_proba(self, X):
-        return super().predict(X)
+        return self._recalled(X)
 
     def predict(self, X):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]

@@ -10,8 +10,8 @@ choice is worth on sets that had no say in it, each task's test score is told fo
 the inner losses of all other tasks choose.
 
 Predictions are kept in the cache folder of `bench_accuracy`, which shares them, and says how to
-forget them after a change of code. Prints the tables
-and, without `--sets` and `--splits`, writes them to ``benchmarks/results/recipe.md``.
+forget them after a change of code. Prints the tables and, without `--sets` and `--splits`, writes
+them to ``benchmarks/results/recipe.md``.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -32,7 +32,7 @@ from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
 from skattn import SetPooler
-from skattn.pipelines import PRIOR, STATISTICS, _kernel_machine, _lift, set_pipeline
+from skattn.pipelines import FLOOR, PRIOR, STATISTICS, _kernel_machine, _lift, _ridge, set_pipeline
 
 from .accuracy_data import TASKS
 from .accuracy_members import remembered_member
@@ -54,20 +54,17 @@ def shipped(classifies, seed):
 
 def candidates(classifies, seed):
     """What else could be a member, by name."""
-    linear = (
-        LogisticRegression(C=100, max_iter=300) if classifies else RidgeCV(np.logspace(-5, 3, 17))
-    )
+
+    def linear(C):
+        return LogisticRegression(C=C, max_iter=300) if classifies else _ridge()
+
     found = {
-        "mean_linear": make_pipeline(
-            SetPooler(("mean",)),
-            StandardScaler(),
-            LogisticRegression(C=0.1, max_iter=300) if classifies else linear,
-        ),
+        "mean_linear": make_pipeline(SetPooler(("mean",)), StandardScaler(), linear(0.1)),
         "kernel_mean_16": make_pipeline(
             _lift(300, 16, seed), SetPooler(("mean",)), *_kernel_machine(classifies, seed)
         ),
         "set_kernel": make_pipeline(
-            _lift(500, 4, seed), SetPooler(("mean",)), Normalizer(), linear
+            _lift(500, 4, seed), SetPooler(("mean",)), Normalizer(), linear(100)
         ),
     }
     if not classifies:
@@ -143,7 +140,7 @@ class Unit:
         """Negative log-likelihood, or squared error over the variance of all training targets."""
         if self.task.is_classification:
             chosen = mixture.predict_proba(columns)[np.arange(len(y)), y]
-            return -np.mean(np.log(np.maximum(chosen, 1e-6)))
+            return -np.mean(np.log(np.maximum(chosen, FLOOR)))
         return np.mean((mixture.predict(columns) - y) ** 2) / self.sets[1].var()
 
 
@@ -167,21 +164,26 @@ class Judge:
         for unit in units:
             self.by_task.setdefault(unit.task.name, []).append(unit)
 
-    def _by_task(self, value):
-        """Mean of a value over the splits of each task, (n_tasks,)."""
-        return np.array([np.mean([value(u) for u in units]) for units in self.by_task.values()])
-
     def _reach_all(self, names):
         """Whether each task has one of these members."""
         return all(unit.known(names) for units in self.by_task.values() for unit in units)
 
     def log_losses(self, names, prior):
         """Log of the inner loss, (n_tasks,); the offset keeps solved tasks from deciding."""
-        return self._by_task(lambda unit: np.log(OFFSET + unit.inner(names, prior)))
+        return np.array(
+            [
+                np.mean([np.log(OFFSET + unit.inner(names, prior)) for unit in units])
+                for units in self.by_task.values()
+            ]
+        )
+
+    def score(self, task, names, prior):
+        """Score on the test sets of one task."""
+        return np.mean([unit.outer(names, prior) for unit in self.by_task[task]])
 
     def scores(self, names, prior):
         """Score on the test sets, (n_tasks,)."""
-        return self._by_task(lambda unit: unit.outer(names, prior))
+        return np.array([self.score(task, names, prior) for task in self.by_task])
 
     def chosen(self, pool, but=None):
         """Members and prior by the inner losses of all tasks but one and its kin.
@@ -224,16 +226,19 @@ def report(judge):
     """The page of results."""
     own = list(shipped(True, 0)[0] | shipped(False, 0)[0])
     others = [n for n in candidates(True, 0) | candidates(False, 0) if n not in own]
+    base, base_score = judge.log_losses(own, PRIOR), judge.scores(own, PRIOR)
     worth = [["member", "inner loss", "tasks better, worse", "test score, points"]]
     for name in (*own, *others):
-        with_it = [*own, name] if name in others else own
-        without = [n for n in with_it if n != name]
-        gain = judge.log_losses(with_it, PRIOR) - judge.log_losses(without, PRIOR)
-        score = judge.scores(with_it, PRIOR) - judge.scores(without, PRIOR)
+        changed = [n for n in own if n != name] if name in own else [*own, name]
+        gain, score = (
+            judge.log_losses(changed, PRIOR) - base,
+            judge.scores(changed, PRIOR) - base_score,
+        )
+        if name in own:  # of what leaving it out does, the opposite
+            gain, score = -gain, -score
         counts = f"{np.sum(gain < -NOISE)}, {np.sum(gain > NOISE)}"
         shown = name if name in own else f"*{name}*"
         worth.append([shown, percent(gain.mean()), counts, points(score.mean())])
-    base, base_score = judge.log_losses(own, PRIOR), judge.scores(own, PRIOR)
     priors = [["prior", "inner loss", "test score, points"]]
     for prior in PRIORS:
         loss, score = judge.log_losses(own, prior) - base, judge.scores(own, prior) - base_score
@@ -241,7 +246,9 @@ def report(judge):
     pool = (*own, *others)
     everywhere, prior = judge.chosen(pool)
     choices = [judge.chosen(pool, but=task) for task in judge.by_task]
-    nested = np.array([judge.scores(*choice)[i] for i, choice in enumerate(choices)])
+    nested = [
+        judge.score(task, *choice) for task, choice in zip(judge.by_task, choices, strict=True)
+    ]
     tasks = [["task", "splits", HEADLINE, "chosen on the others", "without"]]
     for i, (task, units) in enumerate(judge.by_task.items()):
         names, its_prior = choices[i]

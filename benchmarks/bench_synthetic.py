@@ -41,6 +41,8 @@ from skattn.datasets import (
 )
 from skattn.pipelines import ScaledNystroem
 
+from .bench_accuracy import markdown
+
 RESULTS = Path(__file__).parent / "results" / "synthetic.md"
 ALPHAS = [1e-4, 1e-3, 1e-2, 1e-1]
 
@@ -293,17 +295,6 @@ def line(row, results):
 HEADER = ["task", "model", "own head", "pipeline", "seconds", "iterations; converged"]
 
 
-def table(lines):
-    """A Markdown table with aligned columns."""
-    lines = [HEADER, *lines]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rule = ["-" * width for width in widths]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(cells, widths, strict=True)) + " |"
-        for cells in [lines[0], rule, *lines[1:]]
-    )
-
-
 def machine():
     """The processor and versions, without anything that names the machine."""
     model = platform.processor() or platform.machine()
@@ -332,7 +323,7 @@ those of a fit, search included. The last column is the mean number of iteration
 unless the row says otherwise, 500 in the last one) and in how many draws the gradient came below
 `tol`.
 
-{table(lines)}
+{markdown([HEADER, *lines])}
 
 {chr(10).join(f"- {name}: chosen over the draws {choices}" for name, choices in found)}
 
