@@ -4,8 +4,9 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from ._sets import Sets
 from .containers import as_ragged, is_table
-from .pairs import RaggedPair, sides
+from .pairs import RaggedPair
 
 EMPTY = ("zeros", "nan", "error")  # what may become of a set without tokens
 
@@ -75,17 +76,17 @@ def as_sets(X, estimator):
 
 
 def read_sets_in_context(estimator, X, *, reset):
-    """As `read_sets`, with the contexts that X brings: then a RaggedPair, both sides checked."""
+    """As `read_sets`, with the keys of each set: Sets, both sides checked."""
     if not isinstance(X, RaggedPair) and estimator.context is None:
         _check_kind(estimator, None, reset)
-        return read_sets(estimator, X, reset=reset)
+        return Sets.of(read_sets(estimator, X, reset=reset))
     pair = as_sets(X, estimator)
     _check_kind(estimator, pair.context.n_features, reset)
     queries = read_sets(estimator, pair.queries, reset=reset, name="The queries of X")
     context = _of_width(
         pair.context, estimator.n_context_features_in_, "The context of X", estimator
     )
-    return RaggedPair._trusted(queries, context)
+    return Sets(queries, context)
 
 
 def _check_kind(estimator, n_context_features, reset):
@@ -109,10 +110,10 @@ def _check_kind(estimator, n_context_features, reset):
         )
 
 
-def refuse_empty_sets(X):
+def refuse_empty_sets(sets):
     """Raise naming the sets that have no tokens, or whose context has none."""
-    for side, what in zip(sides(X), ("Sets", "The contexts of sets"), strict=True):
-        if side is not None and not side.lengths.all():
+    for side, what in zip(sets.sides, ("Sets", "The contexts of sets"), strict=False):
+        if not side.lengths.all():
             raise ValueError(
                 f"{what} {np.flatnonzero(side.lengths == 0)[:10].tolist()} have no tokens. Drop "
                 "them, or choose empty='zeros' or empty='nan'."

@@ -5,8 +5,9 @@ import functools
 from sklearn.base import TransformerMixin
 
 from ._persistence import VersionStampMixin
+from ._sets import Sets
 from .containers import is_pandas
-from .pairs import RaggedPair, sides
+from .pairs import RaggedPair
 from .ragged import RaggedArray
 
 
@@ -36,8 +37,9 @@ def _unless_ragged(plain, wrapped):
         if is_pandas(out, "DataFrame"):
             if is_pandas(X, "Series"):
                 out.index = X.index  # scikit-learn before 1.7 does so for frames only
-            elif isinstance(X, (RaggedArray, RaggedPair)) and sides(X)[0].index is not None:
-                out.index = sides(X)[0].index
+            elif isinstance(X, (RaggedArray, RaggedPair)):
+                index = Sets.of(X).queries.index
+                out.index = out.index if index is None else index
         return out
 
     return method

@@ -25,11 +25,11 @@ IDLE_SECONDS = 300  # after which a worker process without work ends
 @contextmanager
 def spread_over_processes(objective, n_jobs):
     """Its value_and_grad, computed by this process and `n_jobs` - 1 others."""
-    n_jobs = min(_effective(n_jobs), len(objective.parts))
+    n_jobs = min(_effective(n_jobs), len(objective.pieces))
     if n_jobs == 1:
         yield objective.value_and_grad
         return
-    shares = [range(k, len(objective.parts), n_jobs) for k in range(n_jobs)]
+    shares = [range(k, len(objective.pieces), n_jobs) for k in range(n_jobs)]
     executor = _workers(n_jobs - 1)
     with TemporaryDirectory(prefix="skattn-", ignore_cleanup_errors=True) as folder:
         path = os.path.join(folder, "objective")

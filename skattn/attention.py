@@ -23,31 +23,15 @@ rearrangements make them fast, and all three are exact:
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-__all__ = ["MASKS", "Attention", "scaled_dot_product_attention"]
+from .masks import MASKS, Mask, mask_of
+
+__all__ = ["ATTENTIONS", "MASKS", "Attention", "scaled_dot_product_attention"]
 
 LOG2_E, LN_2 = math.log2(math.e), math.log(2)
-
-
-def _causal(i, j):
-    """Token i sees itself and the tokens before it."""
-    return j <= i
-
-
-def _exclude_self(i, j):
-    """Token i sees every token but itself."""
-    return j != i
-
-
-def _diagonal(i, j):
-    """Token i sees only itself: attention switched off."""
-    return j == i
-
-
-MASKS = {"causal": _causal, "exclude_self": _exclude_self, "diagonal": _diagonal}
 
 
 def scaled_dot_product_attention(Q, K, V, *, mask=None, scale=None, return_weights=False):
@@ -188,8 +172,9 @@ class Attention:
     ----------
     n_heads, d_k, d_v : int
         Number of heads, and each one's width of queries and keys, and of values.
-    mask : {"causal", "exclude_self", "diagonal"} or None, default=None
-        Which tokens a token attends to; None with a context.
+    mask : {"causal", "exclude_self", "diagonal"}, Mask or None, default=None
+        Which tokens a token attends to; None with a context. It is kept as a
+        :class:`~skattn.masks.Mask`.
     score_statistics : bool, default=True
         Whether each token also carries, per head, the log-sum-exp of its scores and its
         self-weight. They are even in X, so a mean-pooled linear head can learn labels that
@@ -231,12 +216,17 @@ class Attention:
     n_heads: int = 4
     d_k: int = 8
     d_v: int = 8
-    mask: str | None = None
+    mask: Mask | str | None = None
     score_statistics: bool = True
     scale: float | None = None
     n_context_features: int | None = None
     learns_scores: bool = True
     chunk_bytes: int = 2**19
+
+    held: ClassVar[tuple] = ("b_V",)  # parameters that stay where they start
+
+    def __post_init__(self):
+        object.__setattr__(self, "mask", mask_of(self.mask))
 
     @property
     def n_features_out(self):
@@ -279,7 +269,7 @@ class Attention:
 
     def sets_at_once(self, n, m, itemsize):
         """How many sets of n tokens, attending to m, have scores of at most `chunk_bytes`."""
-        m = 1 if self.mask == "diagonal" else m
+        m = 1 if self.mask.only_self else m
         return max(1, self.chunk_bytes // max(1, n * m * self.n_heads * itemsize))
 
     def _row_blocks(self, b, n, m, itemsize):
@@ -296,7 +286,7 @@ class Attention:
         Without C to themselves. The token weights (b, m) are of what they attend to.
         """
         C = X if C is None else C
-        if weights is None or self.mask == "diagonal":  # each copy of a token sees itself alone
+        if weights is None or self.mask.only_self:  # each copy of a token sees itself alone
             return Block(X, C, None, None)
         return Block(X, C, weights.astype(X.dtype), np.log2(weights).astype(X.dtype))
 
@@ -364,6 +354,24 @@ class Attention:
         K = (C.reshape(b * m, d_c) @ folded.W_K).reshape(b, m, H, self.d_k)
         return Q, np.ascontiguousarray(K.transpose(0, 2, 3, 1))  # (b, H, d_k, m)
 
+    def _scores(self, folded, block, left, right, rows):
+        """Scores of some query rows to base 2, S log2 e (b, r, H, m), and which are allowed.
+
+        `allowed` (r, 1, m) is boolean, or None where all are.
+        """
+        b, m, d_c = block.C.shape
+        H, r = self.n_heads, rows.stop - rows.start
+        left = left[:, rows]
+        S = np.empty((b, r, H, m), block.X.dtype)
+        if folded.M is not None:
+            np.matmul(left.reshape(b, r * H, d_c), right, out=S.reshape(b, r * H, m))
+        else:
+            np.matmul(left.swapaxes(1, 2), right, out=S.swapaxes(1, 2))
+        if block.log2_weights is not None:
+            S += block.log2_weights[:, None, None, :]
+        allowed = self.mask.allowed(np.arange(rows.start, rows.stop)[:, None], np.arange(m))
+        return S, None if allowed is None else allowed[:, None, :]
+
     def _weights(self, folded, block, left, right, rows):
         """Unnormalised weights of some query rows: U = 2^(S - shift), and what they sum to.
 
@@ -371,20 +379,8 @@ class Attention:
         log-sum-exp (b, r, H), natural, and normalised self-weight (b, r, H), each None where it
         is not among the outputs. A_ij = U_ij * inverse_i.
         """
-        b, m, d_c = block.C.shape
-        H, r = self.n_heads, rows.stop - rows.start
-        left = left[:, rows]
-        U = np.empty((b, r, H, m), block.X.dtype)
-        if folded.M is not None:
-            np.matmul(left.reshape(b, r * H, d_c), right, out=U.reshape(b, r * H, m))
-        else:
-            np.matmul(left.swapaxes(1, 2), right, out=U.swapaxes(1, 2))
-        if block.log2_weights is not None:
-            U += block.log2_weights[:, None, None, :]
-        allowed = None
-        if self.mask is not None:
-            i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(m)
-            allowed = MASKS[self.mask](i, j)[:, None, :]  # (r, 1, m)
+        U, allowed = self._scores(folded, block, left, right, rows)
+        b, r, H, m = U.shape
         shift = _exp2(U, allowed)
         if allowed is not None:
             U *= allowed
@@ -410,22 +406,22 @@ class Attention:
             self_weight /= block.weights[:, rows, None]
         return U, inverse, lse, self_weight
 
-    def _score_gradient(self, folded, block, left, right, rows, T, grads):
-        """Add the gradient of the projections, given T = dS (b, r, H, m) of natural scores."""
+    def _score_gradient(self, folded, block, left, right, rows, dS, grads):
+        """Add the gradient of the projections, given that of natural scores, dS (b, r, H, m)."""
         X, C = block.X, block.C
         (b, _, d), (_, m, d_c) = X.shape, C.shape
         H, r = self.n_heads, rows.stop - rows.start
         X = X[:, rows].reshape(b * r, d)
         if self._grads_product(d_c):
-            TC = np.matmul(T.reshape(b, r * H, m), C)  # dM = X^T (dS C)
-            accumulate(grads, {"M": X.T @ TC.reshape(b * r, H * d_c)})
+            dSC = np.matmul(dS.reshape(b, r * H, m), C)  # dM = X^T (dS C)
+            accumulate(grads, {"M": X.T @ dSC.reshape(b * r, H * d_c)})
             return
-        T = T.swapaxes(1, 2)  # (b, H, r, m)
+        dS = dS.swapaxes(1, 2)  # (b, H, r, m)
         K = right.swapaxes(2, 3)  # (b, H, m, d_k)
         dQ = np.empty((b, r, H, self.d_k), X.dtype)
-        np.matmul(T, K, out=dQ.swapaxes(1, 2))
+        np.matmul(dS, K, out=dQ.swapaxes(1, 2))
         accumulate(grads, {"W_Q": X.T @ dQ.reshape(b * r, H * self.d_k)})
-        dKT = np.matmul(left[:, rows].transpose(0, 2, 3, 1), T)  # dK^T = Q^T dS, (b, H, d_k, m)
+        dKT = np.matmul(left[:, rows].transpose(0, 2, 3, 1), dS)  # dK^T = Q^T dS, (b, H, d_k, m)
         dK = np.ascontiguousarray(dKT.transpose(0, 3, 1, 2)).reshape(b * m, H * self.d_k)
         accumulate(grads, {"W_K": C.reshape(b * m, d_c).T @ dK})
 
@@ -442,7 +438,7 @@ class Attention:
             V = X.reshape(b * n, d) @ folded.W_V
             V += folded.b_V
             return V.reshape(b, n, self.n_features_out), (block,)
-        if self.mask == "diagonal" and n > 1:  # every token is a set of its own: O(n) time
+        if self.mask.only_self and n > 1:  # every token is a set of its own: O(n) time
             out, cache = self.forward(folded, self.block(X.reshape(b * n, 1, d)))
             return out.reshape(b, n, self.n_features_out), cache
         H, d_v = self.n_heads, self.d_v
@@ -467,35 +463,74 @@ class Attention:
         return out, (block, left, right, V, out, row_blocks, kept)
 
     def backward(self, folded, cache, d_out):
-        """Gradient of the folded parameters given that of the token outputs.
+        """Gradient of the folded parameters given that of the token outputs."""
+        if self._is_linear:
+            return self._linear_backward(folded, cache[0].X, d_out)
+        block, left, right = cache[:3]
+        b, m, d_c = block.C.shape
+        dV, grads = 0, {}
+        for rows, dV_of_rows, dS in self._gradients(folded, cache, d_out, self.learns_scores):
+            dV = dV + dV_of_rows
+            if dS is not None:
+                self._score_gradient(folded, block, left, right, rows, dS, grads)
+        dV = dV.reshape(b * m, self.n_heads * self.d_v)
+        grads["W_V"] = block.C.reshape(b * m, d_c).T @ dV
+        grads["b_V"] = dV.sum(axis=0)
+        return grads
+
+    def token_gradient(self, folded, cache, d_out):
+        """Gradient of the tokens X (b, n, d) and C (b, m, d_c) given that of the token outputs.
+
+        In self-attention that of a token is the sum of both.
+        """
+        if self._is_linear:
+            X = cache[0].X
+            return np.zeros_like(X), (d_out.reshape(*X.shape[:2], -1) @ folded.W_V.T)
+        block, left, right = cache[:3]
+        (b, n, d), m = block.X.shape, block.C.shape[1]
+        dV, d_left, d_right = 0, np.empty_like(left), 0
+        for rows, dV_of_rows, dS in self._gradients(folded, cache, d_out, True):
+            dV = dV + dV_of_rows
+            dS = dS.swapaxes(1, 2) * LN_2  # of the scores to base 2, left @ right
+            factor = right[:, None] if folded.M is not None else right
+            d_left[:, rows] = (dS @ factor.swapaxes(-1, -2)).swapaxes(1, 2)
+            d_right = d_right + left[:, rows].transpose(0, 2, 3, 1) @ dS  # (b, H, width, m)
+        dC = dV.reshape(b, m, -1) @ folded.W_V.T
+        if folded.M is not None:  # left = X M, right = C^T
+            dX = d_left.reshape(b, n, -1) @ folded.M.reshape(d, -1).T
+            return dX, dC + d_right.sum(axis=1).swapaxes(1, 2)
+        dX = d_left.reshape(b, n, -1) @ folded.W_Q.T
+        return dX, dC + d_right.transpose(0, 3, 1, 2).reshape(b, m, -1) @ folded.W_K.T
+
+    def _gradients(self, folded, cache, d_out, of_scores):
+        """Gradients through the softmax, some query rows at a time.
+
+        Yields a slice of r rows, what they add to dV (b, m, H, d_v), and, `of_scores`, the
+        gradient dS (b, r, H, m) of the natural scores, else None.
 
         The softmax Jacobian, p_j (delta_ij - p_i), row by row: dS = A o (dA - sum_j A dA), where
         sum_j A_ij dA_ij = dZ_i . Z_i needs no pass over n x m. The log-sum-exp adds A d_lse, the
         self-weight s_i adds s_i d_self (delta_ij - A_ij). Where there is more than one row block
         the weights are computed again.
         """
-        if self._is_linear:
-            return self._linear_backward(folded, cache[0].X, d_out)
         block, left, right, V, out, row_blocks, kept = cache
-        X, C = block.X, block.C
-        (b, n, _), (_, m, d_c) = X.shape, C.shape
-        H, d_v = self.n_heads, self.d_v
-        d_out = d_out.astype(X.dtype, copy=False).reshape(out.shape)
+        (b, n, _), m = block.X.shape, block.C.shape[1]
+        H, d_v, dtype = self.n_heads, self.d_v, block.X.dtype
+        d_out = d_out.astype(dtype, copy=False).reshape(out.shape)
         dZ_all = d_out[..., : H * d_v].reshape(b, n, H, d_v)
         Z_all = out[..., : H * d_v].reshape(b, n, H, d_v)
-        dV = np.zeros((b, m, H, d_v), X.dtype)
-        if self.learns_scores:
-            VT = np.empty((b, H, d_v + 1, m), X.dtype)  # values, and ones for the constants
+        if of_scores:
+            VT = np.empty((b, H, d_v + 1, m), dtype)  # values, and ones for the constants
             VT[:, :, :d_v] = V.transpose(0, 2, 3, 1)
             VT[:, :, d_v] = 1
-        grads = {}
         for rows in row_blocks:
             U, inverse, lse, self_weight = kept or self._weights(folded, block, left, right, rows)
             dZ = dZ_all[:, rows]
-            G = np.empty((*dZ.shape[:-1], d_v + 1), X.dtype)  # (b, r, H, d_v + 1)
+            G = np.empty((*dZ.shape[:-1], d_v + 1), dtype)  # (b, r, H, d_v + 1)
             np.multiply(dZ, inverse[..., None], out=G[..., :d_v])
-            dV += np.matmul(U.transpose(0, 2, 3, 1), G[..., :d_v].swapaxes(1, 2)).swapaxes(1, 2)
-            if not self.learns_scores:
+            dV = np.matmul(U.transpose(0, 2, 3, 1), G[..., :d_v].swapaxes(1, 2)).swapaxes(1, 2)
+            if not of_scores:
+                yield rows, dV, None
                 continue
             const = -np.einsum("brhv,brhv->brh", dZ, Z_all[:, rows])
             if lse is not None:
@@ -505,21 +540,17 @@ class Attention:
                     d_lse = d_lse - d_self
                 const += d_lse
             np.multiply(const, inverse, out=G[..., d_v])
-            T = np.empty_like(U)
-            np.matmul(G.swapaxes(1, 2), VT, out=T.swapaxes(1, 2))
-            T *= U
+            dS = np.empty_like(U)
+            np.matmul(G.swapaxes(1, 2), VT, out=dS.swapaxes(1, 2))
+            dS *= U
             if self_weight is not None:
-                np.einsum("bihi->bih", T[..., rows])[...] += d_self
-            self._score_gradient(folded, block, left, right, rows, T, grads)
-        dV = dV.reshape(b * m, H * d_v)
-        grads["W_V"] = C.reshape(b * m, d_c).T @ dV
-        grads["b_V"] = dV.sum(axis=0)
-        return grads
+                np.einsum("bihi->bih", dS[..., rows])[...] += d_self
+            yield rows, dV, dS
 
     @property
     def _is_linear(self):
         """Whether A is the identity and nothing is told of it: Z = V, whatever Q and K."""
-        return self.mask == "diagonal" and not self.score_statistics
+        return self.mask.only_self and not self.score_statistics
 
     def _linear_backward(self, folded, X, d_out):
         d = X.shape[-1]
@@ -540,7 +571,7 @@ class Attention:
         """
         X, C = block.X, block.C
         (b, n, _), m = X.shape, C.shape[1]
-        if self.mask == "diagonal":
+        if self.mask.only_self:
             out, cache = self.forward(folded, block)
             return np.matmul(p[:, None, :], out)[:, 0], (cache, p)
         H, d_v = self.n_heads, self.d_v
@@ -565,8 +596,8 @@ class Attention:
                 kept = weights
             elif swept is not None:
                 grads, _, towards = swept
-                T = self._pooled_score_gradient(weights, p, rows, towards)
-                self._score_gradient(folded, block, left, right, rows, T, grads)
+                dS = self._pooled_score_gradient(weights, p, rows, towards)
+                self._score_gradient(folded, block, left, right, rows, dS, grads)
         a = a.reshape(b, H, m)
         aC = np.matmul(a, C)  # (b, H, d_c)
         a_sum = a.sum(axis=-1)  # (b, H)
@@ -580,7 +611,7 @@ class Attention:
 
         d_pooled (b, n_features_out), a multiple of `toward` where `attend_pool` was given that.
         """
-        if self.mask == "diagonal":
+        if self.mask.only_self:
             cache, p = cache
             return self.backward(folded, cache, p[..., None] * d_pooled[:, None, :])
         block, left, right, p, aC, a_sum, row_blocks, kept, swept = cache
@@ -603,8 +634,8 @@ class Attention:
         towards = self._towards(folded, C, d_pooled)
         for rows in row_blocks:
             weights = kept or self._weights(folded, block, left, right, rows)
-            T = self._pooled_score_gradient(weights, p, rows, towards)
-            self._score_gradient(folded, block, left, right, rows, T, grads)
+            dS = self._pooled_score_gradient(weights, p, rows, towards)
+            self._score_gradient(folded, block, left, right, rows, dS, grads)
         return grads
 
     def _towards(self, folded, C, d_pooled):
@@ -641,12 +672,12 @@ class Attention:
             d_self = d_self * self_weight
             e += d_self
         np.multiply(c, -e, out=c_const[..., 1])
-        T = np.empty_like(U)
-        np.matmul(c_const.swapaxes(1, 2), u_1, out=T.swapaxes(1, 2))
-        T *= U
+        dS = np.empty_like(U)
+        np.matmul(c_const.swapaxes(1, 2), u_1, out=dS.swapaxes(1, 2))
+        dS *= U
         if self_weight is not None:
-            np.einsum("bihi->bih", T[..., rows])[...] += p_rows * d_self
-        return T
+            np.einsum("bihi->bih", dS[..., rows])[...] += p_rows * d_self
+        return dS
 
     def _heads(self, W_V):
         """W_V (d_c, H d_v) head by head, (H, d_c, d_v)."""
@@ -661,13 +692,31 @@ class Attention:
         U, inverse, _, _ = self._weights(folded, block, left, right, slice(0, n))
         return (U * inverse[..., None]).swapaxes(1, 2)
 
+    def scores_and_weights(self, folded, block):
+        """Scores and weights of a block, some query rows at a time.
 
+        Yields a slice of r rows; their scores (b, n_heads, r, m), natural and with the logarithm
+        of the key's token weight, -inf where the mask forbids; and their weights, which sum to 1,
+        or to 0 for a token that may attend to nothing.
+        """
+        (b, n, _), m = block.X.shape, block.C.shape[1]
+        left, right = self._scored(folded, block)
+        for rows in self._row_blocks(b, n, m, block.X.itemsize):
+            S, allowed = self._scores(folded, block, left, right, rows)
+            S *= LN_2
+            if allowed is not None:
+                S = np.where(allowed, S, -np.inf)
+            U, inverse, _, _ = self._weights(folded, block, left, right, rows)
+            yield rows, S.swapaxes(1, 2), (U * inverse[..., None]).swapaxes(1, 2)
+
+
+ATTENTIONS = {"scaled_dot_product": Attention}
 LONG_FACTOR = 4  # a row block of a long set may take so many times chunk_bytes
 
 
-def accumulate(total, part):
-    """Add the arrays of `part` to those of `total`, in float64, whatever their type."""
-    for name, array in part.items():
+def accumulate(total, more):
+    """Add the arrays of `more` to those of `total`, in float64, whatever their type."""
+    for name, array in more.items():
         if name in total:
             total[name] += array
         else:

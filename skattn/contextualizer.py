@@ -2,9 +2,7 @@
 
 import functools
 import warnings
-from contextlib import nullcontext
 from copy import copy
-from dataclasses import replace
 
 import numpy as np
 from sklearn.base import (
@@ -12,42 +10,25 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import (
-    check_array,
-    check_consistent_length,
-    column_or_1d,
-    gen_batches,
-)
-from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ._callbacks import CallbackSupportMixin, Iterations, as_task
-from ._input import EMPTY, check_sample_weight, read_sets_in_context, refuse_empty_sets
-from ._objective import HELD, Objective, chunks, pool_forward
+from ._input import read_sets_in_context, refuse_empty_sets
+from ._network import LinearHead, Network, TokenScaler
+from ._objective import Objective, minimized
 from ._output import RaggedOutputMixin
-from ._parallel import spread_over_processes, spread_over_threads
+from ._parameters import checked
 from ._random import generator
-from ._runtime import one_blas_thread
-from ._targets import is_certainly_per_token, is_per_token, plain, scored_tokens
-from .attention import INITS, MASKS, Attention
+from ._start import start_of_head, start_of_layers
+from ._targets import is_certainly_per_token, is_per_token, plain
+from ._tasks import RECONSTRUCTION, LabelTask, NumberTask, ReconstructionTask, Scored, Task
+from .attention import ATTENTIONS
 from .containers import is_table
-from .losses import LOSSES, ReconstructionError
-from .pairs import sides
-from .pooling import POOLINGS, MeanPooling, StatsPooling
-from .ragged import RaggedArray
-from .solvers import SOLVERS, minimize
+from .losses import LOSSES
+from .masks import mask_of
+from .pooling import POOLINGS, MeanPooling
 
 __all__ = ["AttentionContextualizer"]
-
-WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
-FEW_TOKENS = 32  # up to so many, nothing is spent on preparing for more
-MANY_TOKENS = 2**12  # from which on transform starts threads
-RECONSTRUCTION = "reconstruction"
-ERROR_STATISTICS = StatsPooling()  # of the errors of a set's tokens
-SCALER_BATCH = 2**18  # values whose mean and variance are taken at once
-UNITS = ("_y_mean", "_y_scale", "_y_ndim")  # of targets that are numbers
-HEAD = ("coef_", "intercept_", "classes_", "loss_", "loss_curve_", "n_iter_", "converged_", *UNITS)
 
 
 class AttentionContextualizer(
@@ -75,7 +56,7 @@ class AttentionContextualizer(
         ``"attention"`` a learned query that attends to the tokens. None gives one vector per
         token, as a RaggedArray, which `set_output` leaves as it is and whose ``to_frame()`` makes
         a frame; the head then reads the mean of the tokens in `fit`.
-    mask : {"causal", "exclude_self", "diagonal"} or None, default=None
+    mask : {"causal", "exclude_self", "diagonal"}, Mask or None, default=None
         Which tokens a token attends to: those up to itself, the others, or itself alone. None
         with a context.
     score_statistics : bool, default=True
@@ -87,7 +68,9 @@ class AttentionContextualizer(
         all training tokens; with a context over those of each side.
     scale : float, default=None
         Factor of the scores; ``1 / sqrt(d_k)`` where None.
-    loss : str, default="auto"
+    attention : {"scaled_dot_product"}, default="scaled_dot_product"
+        Name of an attention in ``skattn.attention.ATTENTIONS``.
+    loss : str or loss instance, default="auto"
         ``"log_loss"``, ``"squared_error"``, ``"huber"``, ``"poisson"``, ``"gamma"`` or
         ``"reconstruction"``, which needs no y and uses none: every token is predicted from the
         others of its set (see Notes). ``"auto"`` goes by the dtype of y, never by its values:
@@ -251,6 +234,7 @@ class AttentionContextualizer(
         score_statistics=True,
         standardize=True,
         scale=None,
+        attention="scaled_dot_product",
         loss="auto",
         alpha=1e-3,
         class_weight=None,
@@ -273,6 +257,7 @@ class AttentionContextualizer(
         self.score_statistics = score_statistics
         self.standardize = standardize
         self.scale = scale
+        self.attention = attention
         self.loss = loss
         self.alpha = alpha
         self.class_weight = class_weight
@@ -328,241 +313,127 @@ class AttentionContextualizer(
         self : AttentionContextualizer
             Fitted.
         """
-        self._check_parameters()
-        given = read_sets_in_context(self, X, reset=True)
+        settings = self._checked()
+        last = copy(self) if settings.warm_start and hasattr(self, "W_Q_") else None
+        return self._fit(X, y, sample_weight, settings, last)
+
+    def _fit(self, X, y, sample_weight, settings, last=None):
+        """Read the sets, make the task, make the network, minimise, keep.
+
+        `settings` are checked parameters; `last` is the fitted estimator to go on from. Nothing
+        of this estimator changes before the fit has ended.
+        """
+        model, rng = self._unfitted(), generator(settings.random_state)
+        given = read_sets_in_context(model, X, reset=True)
         told = {  # to callbacks; a table keeps its names
-            "X": X if sides(given)[1] is None and is_table(X) else given,
+            "X": X if not given.has_context and is_table(X) else given.as_data(),
             "y": y,
             "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
         }
-        reconstructs = self._reconstructs(y)
-        mask = "exclude_self" if reconstructs else self.mask
-        ragged = self._ready(given, mask)
+        kind = self._kind_of_task(y, settings)
+        sets = self._ready(given, kind.mask(settings.mask), settings)
+        scored = self._scored(kind, sets, y, sample_weight, given)
+        scored.look_for_tokens()
+        task, scored, n_outputs = self._task(kind, scored, settings)
+        network = model._new_network(task, n_outputs, scored, settings)
+        start = start_of_layers(network, model.n_features_in_, settings.init, rng, last)
+        if network.head is None:
+            as_task(self, lambda _: self._become(model._stored(task, start)), 0, told)
+            return self
+        seen = task.network(network)
+        held = {name: start[name] for name in (*seen.attention.held, *task.held)}
+        y = task.coded(scored.y, network.scalers[0])
+        objective = Objective(
+            scored.sets, y, scored.weight, seen, task.loss, settings.alpha, held, scored.rows
+        )
+        theta0 = objective.layout.pack(start | start_of_head(objective, task, rng, last))
+
+        def fitted(model, result):
+            return model._stored(task, start | objective.layout.unpack(result.theta), result)
+
+        def run(part):
+            listener = self._print_iteration if settings.verbose else None
+            if part is not None:
+                of_copy = functools.partial(fitted, copy(model))
+                listener = Iterations(part, self, of_copy, settings.tol or 0.0, told, listener)
+            result = minimized(objective, theta0, listener, settings)
+            if part is not None:
+                listener.end()
+            self._become(fitted(model, result))
+            return result
+
+        result = as_task(self, run, settings.max_iter, told)
+        if result.reason == "interrupted":
+            raise KeyboardInterrupt
+        self._warn_unless_converged(result, settings)
+        return self
+
+    # What is read, and what is predicted
+
+    def _checked(self):
+        """The parameters, checked, numbers as Python's own."""
+        return checked(self)
+
+    def _unfitted(self):
+        """A copy without fitted attributes."""
+        model = copy(self)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            del model.__dict__[name]
+        return model
+
+    def _become(self, state):
+        """Take over the fitted attributes of a state, all at once."""
+        fitted = {name: value for name, value in state.items() if name.endswith("_")}
+        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
+        self.__dict__ = kept | fitted
+
+    def _kind_of_task(self, y, settings):
+        """The class of the task; None where the loss and the targets decide."""
+        if settings.loss == "auto":
+            reconstructs = self._learns_without_y and y is None and settings.max_iter > 0
+        else:
+            reconstructs = settings.loss == RECONSTRUCTION
         if reconstructs:
-            y = None
-        elif y is None and self.max_iter > 0:
+            if settings.class_weight is not None:
+                raise ValueError(
+                    "class_weight goes with loss='log_loss', but the loss is 'reconstruction'."
+                )
+            return ReconstructionTask
+        if y is None and settings.max_iter > 0:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
                 "is None. Only with max_iter=0, where nothing is learned, can it be left out"
                 + (", or with loss='reconstruction'." if self._learns_without_y else ".")
             )
-        per_token = reconstructs or self._has_token_targets(y, sample_weight)
-        rows = counts = None
-        if per_token:
-            ragged, y, weight, rows, counts = _used_tokens(ragged, y, sample_weight, given)
-        else:
-            ragged, y, weight = _used_sets(ragged, self._plain(y), sample_weight)
-        for side, what in zip(sides(ragged), ("sets", "contexts"), strict=True):
-            if side is not None and side.n_tokens == 0:
-                raise ValueError(
-                    f"Found no tokens in {len(side)} {what} (of positive weight); at least one is "
-                    "required."
-                )
-        tokens, context = sides(ragged)
-        if (tokens if context is None else context).lengths.max() == 1:
-            warnings.warn(
-                "No training set has more than one token: attention is then the identity. If X "
-                "is a single set, pass it as [X]."
-                if context is None
-                else "No context has more than one token: there is nothing to choose from.",
-                UserWarning,
-                stacklevel=2,
-            )
-        attention, pooling = self._parts(mask)
-        rng = generator(self.random_state)
-        self._per_token = per_token
-        if y is None and not reconstructs:
-            self._forget(*HEAD)
-            self._standardise(ragged, weight)
-            start = self._start(attention, pooling, ragged.n_features, rng)
-            as_task(self, lambda task: self._store(attention, pooling, start), 0, told)
-            return self
-        if not reconstructs:
-            loss, y, n_outputs, weight = self._targets(y, weight, counts)
-        self._standardise(
-            ragged, weight if rows is None else _mean_of_set(weight, counts, rows, tokens)
-        )
-        if reconstructs:
-            loss, y, n_outputs = self._own_targets(ragged.values[rows])
-        start = self._start(attention, pooling, ragged.n_features, rng)
-        held = {name: start[name] for name in (*HELD, *(("W_Q", "W_K") if reconstructs else ()))}
-        objective = Objective(
-            ragged,
-            y,
-            weight,
-            n_outputs,
-            replace(attention, score_statistics=False) if reconstructs else attention,
-            pooling or MeanPooling(),
-            loss,
-            self.alpha,
-            self._standards(),
-            held,
-            rows,
-        )
-        theta0 = objective.layout.pack(start | self._start_of_head(objective, rng))
-        tol = 0.0 if self.tol is None else self.tol
+        return Task
 
-        def store(model, result):
-            params = start | objective.layout.unpack(result.theta) | held
-            model._store(attention, pooling, params, loss, result)
-            return vars(model)
-
-        def run(task):
-            listener = self._print_iteration if self.verbose else None
-            if task is not None:
-                fitted = functools.partial(store, copy(self))
-                listener = Iterations(task, self, fitted, tol, told, listener)
-            with one_blas_thread(), spread_over_processes(objective, self.n_jobs) as value_and_grad:
-                result = minimize(
-                    value_and_grad,
-                    theta0,
-                    listener,
-                    solver=self.solver,
-                    tol=tol,
-                    max_iter=self.max_iter,
-                )
-            if task is not None:
-                listener.end()
-            store(self, result)
-            return result
-
-        result = as_task(self, run, self.max_iter, told)
-        if result.reason == "interrupted":
-            raise KeyboardInterrupt
-        is_as_asked = (
-            self.max_iter == 0
-            or result.reason == "callback"
-            or (self.tol is None and result.reason != "non-finite")
-        )
-        if not (result.converged or is_as_asked):
-            strict = "" if self.tol is None else f", tol {self.tol:.3g}"
-            warnings.warn(
-                f"{type(self).__name__} has not converged after {result.n_iter} iterations: "
-                f"{result.message}; max |gradient| is {result.grad_norm:.3g}{strict}. "
-                f"{result.advice}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
-
-    def _check_parameters(self):
-        """Refuse parameters that mean nothing, naming each."""
-        for name, least in (("n_heads", 1), ("d_k", 1), ("d_v", 1), ("max_iter", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-                raise TypeError(f"{name} must be an integer, but is {value!r}.")
-            if value < least:
-                raise ValueError(f"{name} must be {least} or more, but is {value}.")
-        for name in ("score_statistics", "standardize", "warm_start"):
-            value = getattr(self, name)
-            if not isinstance(value, (bool, np.bool_)):
-                raise TypeError(f"{name} must be True or False, but is {value!r}.")
-        if not (self.n_jobs is None or isinstance(self.n_jobs, (int, np.integer))):
-            raise TypeError(f"n_jobs must be None or an integer, but is {self.n_jobs!r}.")
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs must not be 0: it is None, a number of jobs, or -1 for all.")
-        for name in ("alpha", "tol", "scale"):
-            value = getattr(self, name)
-            if name != "alpha" and value is None:
-                continue
-            if not isinstance(value, (int, float, np.integer, np.floating)):
-                raise TypeError(f"{name} must be a number, but is {value!r}.")
-            if not np.isfinite(value) or (value < 0 and name != "scale"):
-                raise ValueError(f"{name} must be finite and 0 or more, but is {value}.")
-        for name, names in (
-            ("mask", (None, *MASKS)),
-            ("loss", ("auto", *LOSSES, RECONSTRUCTION)),
-            ("solver", tuple(SOLVERS)),
-            ("empty", EMPTY),
-        ):
-            value = getattr(self, name)
-            if not (value is None or isinstance(value, str)) or value not in names:
-                raise ValueError(f"{name} must be one of {list(names)}, but is {value!r}.")
-        pooling = self.pooling
-        if isinstance(pooling, str) and pooling not in POOLINGS:
-            raise ValueError(f"pooling must be one of {list(POOLINGS)}, but is {pooling!r}.")
-        if pooling is not None and not isinstance(pooling, str) and not hasattr(pooling, "forward"):
-            raise TypeError(
-                f"pooling must be one of {list(POOLINGS)}, None or a pooling layer, but is "
-                f"{pooling!r}."
-            )
-        if isinstance(self.init, str):
-            if self.init not in INITS:
-                raise ValueError(f"init must be one of {list(INITS)}, but is {self.init!r}.")
-        elif not isinstance(self.init, dict):
-            raise TypeError(
-                f"init must be one of {list(INITS)} or a dict of arrays, but is of type "
-                f"{type(self.init).__name__}."
-            )
-
-    def _reconstructs(self, y):
-        """Whether the tokens are their own targets; refuses what does not go with that."""
-        if self.loss == "auto":
-            reconstructs = self._learns_without_y and y is None and self.max_iter > 0
-        else:
-            reconstructs = self.loss == RECONSTRUCTION
-        if reconstructs and self.mask not in (None, "exclude_self"):
-            raise ValueError(
-                "loss='reconstruction' predicts each token from all others of its set, so mask "
-                f"must be None or 'exclude_self', but is {self.mask!r}."
-            )
-        if reconstructs and self.class_weight is not None:
-            raise ValueError(
-                "class_weight goes with loss='log_loss', but the loss is 'reconstruction'."
-            )
-        return reconstructs
-
-    def _own_targets(self, tokens):
-        """Loss, targets and number of outputs where tokens (n, n_features) are to be predicted."""
-        self._forget("classes_")
-        n_outputs = tokens.shape[1]
-        self._y_mean, self._y_scale, self._y_ndim = np.zeros(n_outputs), np.ones(n_outputs), 2
-        targets = (tokens - self.token_mean_) / self.token_scale_
-        return ReconstructionError(), targets, n_outputs
-
-    def _forget(self, *names):
-        """Take away what an earlier fit has set, and this one has none of."""
-        for name in names:
-            self.__dict__.pop(name, None)
-
-    def _parts(self, mask):
-        """The layers by name; the pooling None where tokens are wanted."""
-        attention = Attention(
-            int(self.n_heads),
-            int(self.d_k),
-            int(self.d_v),
-            mask,
-            self.score_statistics,
-            self.scale,
-            getattr(self, "n_context_features_in_", None),
-        )
-        pooling = POOLINGS[self.pooling]() if isinstance(self.pooling, str) else self.pooling
-        return attention, pooling
-
-    def _read(self, X):
-        """Sets ready for the layers that were fitted."""
-        return self._ready(read_sets_in_context(self, X, reset=False), self._layers[0].mask)
-
-    def _ready(self, ragged, mask):
+    def _ready(self, sets, mask, settings):
         """Sets without the tokens of weight 0, checked against the mask."""
-        ragged = ragged.drop_zero_weights()
-        tokens, context = sides(ragged)
-        what, instead = f"mask={mask!r}", "choose mask=None"
-        if mask != self.mask:
+        sets = sets.map(lambda side: side.drop_zero_weights())
+        what, instead = f"mask={settings.mask!r}", "choose mask=None"
+        if mask != mask_of(settings.mask):
             what, instead = "loss='reconstruction'", "give y, and a loss that takes it"
-        if context is not None and mask is not None:
+        if sets.has_context and not mask.sees_all:
             raise ValueError(
                 f"{what} is about the tokens of one set, but X brings a context, to all of which "
                 f"every token attends: {instead}."
             )
-        if tokens.weights is not None and mask in ("causal", "exclude_self"):
+        if sets.queries.weights is not None and not mask.weights_are_copies:
             raise ValueError(
                 f"Token weights other than 0 and 1 have no meaning with {what}: "
                 "which copy of a token would see which? Repeat the tokens instead."
             )
-        if self.empty == "error":
-            refuse_empty_sets(ragged)
-        return ragged
+        if settings.empty == "error":
+            refuse_empty_sets(sets)
+        return sets
+
+    def _scored(self, kind, sets, y, sample_weight, given):
+        """The sets and targets that count."""
+        if kind is ReconstructionTask:
+            return Scored.of_tokens(sets, None, sample_weight, given)
+        if self._has_token_targets(y, sample_weight):
+            return Scored.of_tokens(sets, y, sample_weight, given)
+        return Scored.of_sets(sets, self._plain(y), sample_weight)
 
     def _has_token_targets(self, y, sample_weight):
         """Whether every token has a target of its own, refused where it can't."""
@@ -589,151 +460,82 @@ class AttentionContextualizer(
         """Name of the loss that goes with the dtype of y, whatever its values."""
         return "squared_error" if y.dtype.kind == "f" else "log_loss"
 
-    def _targets(self, y, weight, counts=None):
-        """Loss, targets as it takes them, number of outputs, and weights with class weights.
+    def _task(self, kind, scored, settings):
+        """The task, the targets as its loss takes them, and its number of outputs."""
+        loss = settings.loss
+        if kind is Task and scored.y is None:
+            return Task(), scored, 0
+        if kind is Task:
+            name = self._loss_for(scored.y) if isinstance(loss, str) and loss == "auto" else loss
+            loss = LOSSES[name]() if isinstance(name, str) else name
+            kind = LabelTask if loss.is_classifier else NumberTask
+        return kind.code(loss, scored, settings.class_weight)
 
-        `counts` says how often each target stands there, once where None.
-        """
-        name = self._loss_for(y) if self.loss == "auto" else self.loss
-        loss = LOSSES[name]()
-        if loss.is_classifier:
-            if y.dtype.kind == "f":  # refuse NaN and infinity by name
-                y = check_array(y, ensure_2d=False, input_name="y")
-            y = column_or_1d(y, warn=True)
-            check_classification_targets(y)
-            classes, encoded = np.unique(y, return_inverse=True)
-            if len(classes) < 2:
-                raise ValueError(
-                    f"loss='log_loss' needs at least two classes, but y holds one class, "
-                    f"{classes.tolist()[0]!r}."
-                )
-            previous = getattr(self, "classes_", None)
-            if self.warm_start and previous is not None and not np.array_equal(previous, classes):
-                raise ValueError(
-                    f"warm_start=True needs the classes of the last fit, {previous}, but y holds "
-                    f"{classes}."
-                )
-            self._forget(*UNITS)
-            self.classes_ = classes
-            if self.class_weight is not None:
-                weight = weight * self._class_weights(y, encoded, counts)
-            return loss, encoded, len(classes) if len(classes) > 2 else 1, weight
-        if self.class_weight is not None:
-            raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
-        self._forget("classes_")
-        if y.dtype.kind in "US" or (y.dtype == object and any(isinstance(v, str) for v in y.flat)):
-            raise ValueError(
-                f"y holds text, as {str(y.flat[0])!r}, but loss={name!r} needs numbers. For labels "
-                "choose loss='log_loss', or AttentionClassifier."
-            )
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        self._y_ndim = y.ndim
-        if y.ndim > 2:
-            raise ValueError(f"y has shape {y.shape}, but must have 1 or 2 axes.")
-        y = y.reshape(len(y), -1)
-        loss.check(y)
-        self._y_mean, self._y_scale = np.zeros(y.shape[1]), np.ones(y.shape[1])
-        if loss.scales_target:
-            self._y_mean = np.average(y, axis=0, weights=weight)
-            centred = y - self._y_mean
-            top = np.abs(centred).max(axis=0)  # taken out, or the squares might not be finite
-            top[top == 0] = 1.0
-            spread = top * np.sqrt(np.average((centred / top) ** 2, axis=0, weights=weight))
-            self._y_scale = np.where(spread > 0, spread, 1.0)
-        return loss, (y - self._y_mean) / self._y_scale, y.shape[1], weight
+    # The network
 
-    def _class_weights(self, y, encoded, counts):
-        """The weight of each label's class, (n_samples,)."""
-        if not (self.class_weight == "balanced" or isinstance(self.class_weight, dict)):
-            raise ValueError(
-                f"class_weight must be a dict, 'balanced' or None, but is {self.class_weight!r}."
-            )
-        if self.class_weight == "balanced" and counts is not None:
-            of_class = np.bincount(encoded, counts)
-            weights = (of_class.sum() / (len(of_class) * of_class))[encoded]
-        else:
-            weights = compute_sample_weight(self.class_weight, y)
-        if not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
-            raise ValueError(
-                f"class_weight must give each class a finite weight of 0 or more, and one of them "
-                f"more than 0, but is {self.class_weight!r}."
-            )
-        return weights
+    def _new_network(self, task, n_outputs, scored, settings):
+        """The network to be fitted; its layers and scalers become fitted attributes."""
+        attention = ATTENTIONS[settings.attention](
+            n_heads=settings.n_heads,
+            d_k=settings.d_k,
+            d_v=settings.d_v,
+            mask=task.mask(settings.mask),
+            score_statistics=settings.score_statistics,
+            scale=settings.scale,
+            n_context_features=getattr(self, "n_context_features_in_", None),
+        )
+        named = isinstance(settings.pooling, str)
+        self._layers_ = attention, POOLINGS[settings.pooling]() if named else settings.pooling
+        self._standardized_ = settings.standardize
+        for name, side in zip(("token", "context"), scored.sets.sides, strict=False):
+            scaler = TokenScaler(np.zeros(side.n_features), np.ones(side.n_features))
+            if settings.standardize:
+                scaler = TokenScaler.of(side, scored.set_weight)
+            setattr(self, f"{name}_mean_", scaler.mean)
+            setattr(self, f"{name}_scale_", scaler.scale)
+        head = LinearHead(n_outputs) if n_outputs else None
+        return self._network(self._layers_[1] or MeanPooling(), head)
 
-    def _standardise(self, X, weight):
-        """Set mean and scale of each side, every token weighted as its set is (n_samples,)."""
-        self._standardised = bool(self.standardize)
-        self._forget("context_mean_", "context_scale_")
-        tokens, context = sides(X)
-        self.token_mean_, self.token_scale_ = self._standard(tokens, weight)
-        if context is not None:
-            self.context_mean_, self.context_scale_ = self._standard(context, weight)
+    def _network(self, pooling, head=None):
+        """The fitted layers and scalers as one value."""
+        scalers = [None, None]
+        if self._standardized_:
+            scalers[0] = TokenScaler(self.token_mean_, self.token_scale_)
+            if hasattr(self, "context_mean_"):
+                scalers[1] = TokenScaler(self.context_mean_, self.context_scale_)
+        return Network(self._layers_[0], pooling, head, tuple(scalers))
 
-    def _standard(self, X, weight):
-        """Mean and scale (n_features,) of the tokens of X, weighted as their sets."""
-        if not self.standardize:
-            return np.zeros(X.n_features), np.ones(X.n_features)
-        token_weight = X.repeat(weight)
-        if X.weights is not None:
-            token_weight = token_weight * X.weights
-        return _mean_and_scale(X.values, token_weight)
+    def _params(self):
+        """Fitted parameters of attention and pooling by name."""
+        shapes = self._layers_[0].shapes(self.n_features_in_)
+        return {name: getattr(self, name + "_") for name in shapes} | self.pooling_params_
 
-    def _standards(self):
-        """Mean and scale of each side, as `Objective` and `chunks` take them."""
-        if not self._standardised:
-            return None
-        if not hasattr(self, "context_mean_"):
-            return (self.token_mean_, self.token_scale_), None
-        return (self.token_mean_, self.token_scale_), (self.context_mean_, self.context_scale_)
+    def _head(self):
+        """Parameters of the fitted head, in units of y."""
+        return {"coef": self.coef_, "intercept": self.intercept_}
 
-    def _start(self, attention, pooling, n_features, rng):
-        """Parameters of the layers to start from."""
-        shapes = attention.shapes(n_features)
-        named = {} if isinstance(self.init, str) else self.init
-        kind = self.init if isinstance(self.init, str) else "tied"
-        start = attention.init_params(n_features, rng, kind)
-        if self.warm_start and hasattr(self, "W_Q_"):
-            named = {name: getattr(self, name + "_") for name in shapes}
-        for name, array in named.items():
-            if name not in shapes:
-                raise ValueError(f"init has an array {name!r}, but must name {list(shapes)}.")
-            array = np.asarray(array)
-            if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
-                raise ValueError(f"{name} to start from must hold finite real numbers.")
-            if array.shape != shapes[name]:
-                raise ValueError(
-                    f"{name} to start from has shape {array.shape}, but must have {shapes[name]}: "
-                    f"{n_features} features, {self.n_heads} heads, d_k={self.d_k}, d_v={self.d_v}."
-                )
-            start[name] = array
-        if pooling is not None:
-            start |= pooling.init_params(attention.n_features_out, rng)
-        if self.warm_start and pooling is not None:
-            for name, array in getattr(self, "pooling_params_", {}).items():
-                if array.shape != start.get(name, array).shape:
-                    raise ValueError(
-                        f"{name} to start from has shape {array.shape}, but must have "
-                        f"{start[name].shape}."
-                    )
-                start[name] = array
-        return start
+    def _stored(self, task, params, result=None):
+        """The state of this estimator once parameters and task are its fitted attributes."""
+        params = {name: np.array(array) for name, array in params.items()}
+        self._task_ = task
+        for name in self._layers_[0].shapes(self.n_features_in_):
+            setattr(self, name + "_", params.pop(name))
+        for name, value in task.fitted().items():
+            setattr(self, name, value)
+        if result is not None:
+            head = task.in_units({name: params.pop(name) for name in ("coef", "intercept")})
+            self.coef_, self.intercept_ = head["coef"], head["intercept"]
+            self.loss_, self.loss_curve_ = result.loss, result.loss_curve
+            self.n_iter_, self.converged_ = result.n_iter, result.converged
+        self.pooling_params_ = params
+        return vars(self)
 
-    def _start_of_head(self, objective, rng):
-        """Parameters of the head to start from."""
-        loss, shapes = objective.loss, objective.layout.shapes
-        if self.warm_start and getattr(self, "coef_", np.empty(0)).shape == shapes["coef"]:
-            if loss.is_classifier:
-                return {"coef": self.coef_, "intercept": self.intercept_}
-            return {
-                "coef": self.coef_ / self._y_scale[:, None],
-                "intercept": (self.intercept_ - self._y_mean) / self._y_scale,
-            }
-        return {
-            "coef": 0.01 * rng.normal(size=shapes["coef"]),
-            "intercept": np.broadcast_to(
-                loss.start(objective.y, objective.sample_weight), shapes["intercept"]
-            ),
-        }
+    @property
+    def _n_features_out(self):
+        attention, pooling = self._layers_
+        k = attention.n_features_out
+        k = k if pooling is None else pooling.n_features_out(k)
+        return k + self._task_.n_extra(pooling)
 
     def _print_iteration(self, n_iter, loss, grad_norm, theta):
         print(
@@ -741,24 +543,21 @@ class AttentionContextualizer(
             f"max |gradient| {grad_norm:.2e}"
         )
 
-    def _store(self, attention, pooling, params, loss=None, result=None):
-        """Set the fitted attributes, and keep the parts: set_params is for the next fit."""
-        self._layers, self._loss = (attention, pooling), loss
-        params = {name: np.array(array) for name, array in params.items()}
-        for name in attention.shapes(len(params["W_Q"])):
-            setattr(self, name + "_", params.pop(name))
-        k = attention.n_features_out
-        self._n_features_out = k if pooling is None else pooling.n_features_out(k)
-        if isinstance(loss, ReconstructionError):
-            self._n_features_out += 1 if pooling is None else ERROR_STATISTICS.n_features_out(1)
-        if result is not None:
-            self.coef_, self.intercept_ = params.pop("coef"), params.pop("intercept")
-            if not hasattr(self, "classes_"):
-                self.coef_ *= self._y_scale[:, None]
-                self.intercept_ = self.intercept_ * self._y_scale + self._y_mean
-            self.loss_, self.loss_curve_ = result.loss, result.loss_curve
-            self.n_iter_, self.converged_ = result.n_iter, result.converged
-        self.pooling_params_ = params
+    def _warn_unless_converged(self, result, settings):
+        is_as_asked = (
+            settings.max_iter == 0
+            or result.reason == "callback"
+            or (settings.tol is None and result.reason != "non-finite")
+        )
+        if not (result.converged or is_as_asked):
+            strict = "" if settings.tol is None else f", tol {settings.tol:.3g}"
+            warnings.warn(
+                f"{type(self).__name__} has not converged after {result.n_iter} iterations: "
+                f"{result.message}; max |gradient| is {result.grad_norm:.3g}{strict}. "
+                f"{result.advice}",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     # Applying
 
@@ -794,32 +593,44 @@ class AttentionContextualizer(
         """
         if not hasattr(self, "W_Q_"):
             check_is_fitted(self)  # raises, at some cost
-        X = self._read(X)
-        reconstructs = isinstance(self._loss, ReconstructionError)
-        if self._layers[1] is None:
-            return self._tokens(X, with_errors=reconstructs)
-        out = self._pool_with_errors(X) if reconstructs else self._pool(X)
+        sets, pooling = self._read(X), self._layers_[1]
+        out = self._outputs(sets, pooling)
+        if pooling is None:
+            return sets.queries.with_values(out)
         if self.empty == "nan":
-            for side in sides(X):
-                if side is not None:
-                    out[side.lengths == 0] = np.nan
+            for side in sets.sides:
+                out[side.lengths == 0] = np.nan
         return out
 
-    def _pool(self, X):
-        """Pooled vectors (n_samples, k) of sets that were read; zeros for an empty set."""
-        attention, pooling = self._layers
-        pooling = pooling or MeanPooling()  # what the head reads where transform gives tokens
-        folded = self._folded(attention, X)
-        k = pooling.n_features_out(attention.n_features_out)
-        out = np.empty((len(X), k), X.dtype)
+    def _read(self, X):
+        """Sets ready for the layers that were fitted."""
+        return self._ready(read_sets_in_context(self, X, reset=False), self._layers_[0].mask, self)
 
-        def work(*share):
-            for chunk in self._chunks(X, attention, pooling, share):
-                pooled, _ = pool_forward(attention, pooling, folded, self.pooling_params_, chunk)
-                out[chunk.sets] = pooled
+    def _outputs(self, sets, pooling, with_extra=True):
+        """Rows of output of sets that were read: one per set, or per token without pooling.
 
-        self._run(work, X)
-        return out
+        Zeros for an empty set. `with_extra` also the columns that the task adds.
+        """
+        network, task, params = self._network(pooling), self._task_, self._params()
+        extra = task.n_extra(pooling) if with_extra else 0
+        if pooling is None:
+            per, k = "rows", network.attention.n_features_out
+        else:
+            per, k = "sets", network.n_pooled
+
+        def of_chunk(folded, chunk):
+            if extra or pooling is None:
+                out, _ = network.tokens(folded, chunk)
+                if extra:
+                    return task.with_errors(self._head(), out, chunk, pooling, params)
+                return out.reshape(-1, k)
+            return network.pool(folded, chunk)[0]
+
+        return network.walk(sets, params, per, k + extra, of_chunk, self.n_jobs)
+
+    def _pooled(self, sets):
+        """What the head reads of sets: pooled vectors, with ``pooling=None`` means."""
+        return self._outputs(sets, self._layers_[1] or MeanPooling(), with_extra=False)
 
     def contextualize(self, X):
         """Contextual vectors of every token, whatever the pooling.
@@ -839,49 +650,8 @@ class AttentionContextualizer(
             columns are not those of X.
         """
         check_is_fitted(self)
-        return self._tokens(self._read(X))
-
-    def _tokens(self, X, with_errors=False):
-        """Contextual vectors of the tokens of sets that were read, each with its error if asked."""
-        attention, _ = self._layers
-        folded = self._folded(attention, X)
-        k = attention.n_features_out
-        out = np.empty((X.n_tokens, k + with_errors), X.dtype)
-
-        def work(*share):
-            for chunk in self._chunks(X, attention, None, share):
-                tokens, _ = attention.forward(folded, chunk.block)
-                out[chunk.rows, :k] = tokens.reshape(-1, k)
-                if with_errors:
-                    out[chunk.rows, k:] = self._errors(tokens, chunk).reshape(-1, 1)
-
-        self._run(work, X)
-        tokens, _ = sides(X)
-        return tokens.with_values(out)
-
-    def _pool_with_errors(self, X):
-        """Pooled vectors of sets that were read, and statistics of their tokens' errors."""
-        attention, pooling = self._layers
-        folded = self._folded(attention, X)
-        out = np.empty((len(X), self._n_features_out), X.dtype)
-
-        def work(*share):
-            for chunk in self._chunks(X, attention, None, share):
-                tokens, _ = attention.forward(folded, chunk.block)
-                sets = RaggedArray.from_block(tokens, chunk.weights)
-                errors = sets.with_values(self._errors(tokens, chunk).reshape(-1, 1))
-                pooled, _ = pooling.forward(self.pooling_params_, sets)
-                statistics, _ = ERROR_STATISTICS.forward({}, errors)
-                out[chunk.sets] = np.hstack([pooled, statistics])
-
-        self._run(work, X)
-        return out
-
-    def _errors(self, tokens, chunk):
-        """How far off each token of a chunk is predicted, (b, n, 1): root mean square."""
-        Z = tokens[..., : self.coef_.shape[1]]  # without the score statistics
-        raw = Z @ self.coef_.T + self.intercept_  # (b, n, n_features), in float64
-        return np.sqrt(np.mean((raw - chunk.block.X) ** 2, axis=-1, keepdims=True))
+        sets = self._read(X)
+        return sets.queries.with_values(self._outputs(sets, None, with_extra=False))
 
     def attention_weights(self, X):
         """Attention weights of every set, per head; asking never changes `transform`.
@@ -904,98 +674,7 @@ class AttentionContextualizer(
             If the weights of all sets together take more than 1 GiB.
         """
         check_is_fitted(self)
-        X = self._read(X)
-        tokens, context = sides(X)
-        n, m = tokens.lengths, (tokens if context is None else context).lengths
-        n_bytes = self.n_heads * X.dtype.itemsize * int(np.sum(n * m))
-        if n_bytes > WEIGHTS_LIMIT:
-            raise ValueError(
-                f"The attention weights of these {len(X)} sets, the longest of "
-                f"{max(n.max(), m.max())} tokens, would take {n_bytes / 1e9:.1f} GB, more than the "
-                f"{WEIGHTS_LIMIT / 1e9:.1f} GB that are handed out at once. Ask for fewer sets at "
-                "a time, or for the part of a long set that matters."
-            )
-        attention, _ = self._layers
-        folded = self._folded(attention, X)
-        weights = [None] * len(X)
-        with one_blas_thread():
-            for chunk in self._chunks(X, attention, None):
-                A = attention.weights(folded, chunk.block)
-                for i, A_i in zip(np.arange(len(X))[chunk.sets], A, strict=True):
-                    weights[i] = A_i
-        return weights
-
-    def _run(self, work, X):
-        """Run work(k, n_threads) in as many threads as n_jobs says, each with its share of X."""
-        n_tokens = sum(side.n_tokens for side in sides(X) if side is not None)
-        with one_blas_thread() if n_tokens > FEW_TOKENS else nullcontext():
-            spread_over_threads(work, self.n_jobs, n_tokens > MANY_TOKENS)
-
-    def _chunks(self, X, attention, pooling, share=(0, 1)):
-        return chunks(X, attention, pooling, self._standards(), share=share)
-
-    def _folded(self, attention, X):
-        """The projections as the kernels take them, in the type of X."""
-        params = {"W_Q": self.W_Q_, "W_K": self.W_K_, "W_V": self.W_V_, "b_V": self.b_V_}
-        return attention.fold(params, X.dtype)
+        return self._network(None).weights(self._read(X), self._params())
 
     def _is_ragged_out(self):
-        return (self._layers[1] if hasattr(self, "_layers") else self.pooling) is None
-
-
-def _mean_and_scale(values, weight):
-    """Weighted mean and standard deviation (n_features,) of tokens; 1 for constant features.
-
-    As scikit-learn's StandardScaler gives, in a quarter of its time: two passes over batches, in
-    float64, each a product with the weights. Constant is a feature whose variance round-off
-    explains.
-    """
-    n, total = len(values), weight.sum()
-    batches = list(gen_batches(n, max(1, SCALER_BATCH // values.shape[1])))
-    mean = sum(weight[batch] @ values[batch] for batch in batches) / total
-    var = sum(weight[batch] @ (values[batch] - mean) ** 2 for batch in batches) / total
-    eps = np.finfo(np.float64).eps
-    constant = var <= n * eps * var + (n * mean * eps) ** 2
-    return mean, np.where(constant, 1.0, np.sqrt(var))
-
-
-def _used_sets(X, y, sample_weight):
-    """Sets of positive weight, their targets or None, and their weights."""
-    weight = check_sample_weight(sample_weight, len(X))
-    if y is not None:
-        check_consistent_length(X, y)
-    if np.all(weight > 0):
-        return X, y, weight
-    used = np.flatnonzero(weight)
-    return X.take(used), None if y is None else y[used], weight[used]
-
-
-def _used_tokens(X, y, sample_weight, given):
-    """Sets with a token that is scored; targets, weights, rows and counts of these tokens.
-
-    The weights have the factor `counts`, the token weights, which is None where there are none.
-    `given` are the sets X with the tokens of weight 0.
-    """
-    y, rows, weight = scored_tokens(y, sample_weight, sides(given)[0])
-    tokens = sides(X)[0]
-    used = np.unique(tokens.repeat(np.arange(len(tokens)))[rows])
-    is_left_out = np.ones(len(tokens), dtype=np.int64)
-    is_left_out[used] = 0
-    rows = rows - np.cumsum(tokens.repeat(is_left_out))[rows]
-    X = X.take(used)
-    if tokens.weights is None:
-        return X, y, weight, rows, None
-    counts = sides(X)[0].weights[rows]
-    return X, y, weight * counts, rows, counts
-
-
-def _mean_of_set(weight, counts, rows, X):
-    """Each set's mean weight (n_samples,) over its tokens of positive weight out of `rows`.
-
-    `weight` has the factor `counts`, how often each of these tokens stands there; None is once.
-    """
-    sums = np.zeros((X.n_tokens, 2))
-    sums[rows, 0] = weight
-    sums[rows, 1] = (weight > 0) * (1.0 if counts is None else counts)
-    total, n = X.with_values(sums).segment_sum().T
-    return np.divide(total, n, out=np.zeros(len(X)), where=n > 0)
+        return (self._layers_[1] if hasattr(self, "_layers_") else self.pooling) is None

@@ -11,13 +11,13 @@ import numpy as np
 
 from ._input import as_sets
 from ._optional import import_optional
+from ._sets import Sets
 from .inspection import (
     attention_diagnostics,
     attention_step,
     row_entropies,
     token_importance,
 )
-from .pairs import sides
 
 __all__ = [
     "AttentionDisplay",
@@ -49,7 +49,7 @@ def _one_set(estimator, X, index, token_labels):
     """
     model, X = attention_step(estimator, X)
     one = _taken(as_sets(X, model), index)
-    labels = _labels_left(sides(one)[0], token_labels, "token_labels", f"set {index}")
+    labels = _labels_left(Sets.of(one).queries, token_labels, "token_labels", f"set {index}")
     return model, one.drop_zero_weights(), labels
 
 
@@ -196,11 +196,11 @@ class AttentionDisplay:
         """
         model, X = attention_step(estimator, X)
         one = _taken(as_sets(X, model), index)
-        queries, context = sides(one)
-        labels = key_labels = _labels_left(queries, token_labels, "token_labels", f"set {index}")
-        if context is not None:
+        sets, what = Sets.of(one), f"set {index}"
+        labels = key_labels = _labels_left(sets.queries, token_labels, "token_labels", what)
+        if sets.has_context:
             what = f"the context of set {index}"
-            key_labels = _labels_left(context, context_labels, "context_labels", what)
+            key_labels = _labels_left(sets.keys, context_labels, "context_labels", what)
         elif context_labels is not None:
             raise ValueError("X brings no context that context_labels could be for.")
         if not (len(labels) and len(key_labels)):

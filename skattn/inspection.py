@@ -2,8 +2,7 @@
 
 Nothing here draws, and nothing changes the model. Every function takes an attention estimator, or
 a fitted pipeline or search that holds one; an importance is in units of that estimator's own
-linear head. The formulas stand here once more, plainly and in float64, beside those of the fast
-kernels in `skattn.attention`::
+linear head. All numbers come from the model's own network, in float64::
 
     S = Q K^T * scale + log w,  A = softmax(S),  Z = A V
 
@@ -17,20 +16,18 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import entr, softmax, xlogy
+from scipy.special import entr, xlogy
 from scipy.stats import rankdata
 from sklearn.metrics import check_scoring
 from sklearn.utils import Bunch, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from ._input import as_sets
-from ._objective import standardise
+from ._network import Chunk
 from ._random import generator
-from .attention import MASKS
+from ._sets import Sets
 from .containers import as_ragged
-from .pairs import RaggedPair, sides
-from .pooling import AttentionPooling, MaxPooling, MeanPooling, StatsPooling
-from .ragged import RaggedArray
+from .pooling import MeanPooling
 
 __all__ = [
     "attention_diagnostics",
@@ -41,7 +38,6 @@ __all__ = [
     "token_importance",
 ]
 
-BLOCK_SCORES = 2**18  # scores that are held at once
 BATCH_VALUES = 2**21  # token values of the sets without a token that are made at once
 FRAME_LIMIT = 2**30  # bytes of a frame of weights
 WORK_LIMIT = 1e12  # multiplications that leaving out every token may take
@@ -95,13 +91,10 @@ class _Tokens(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The model, its sets without tokens of weight 0, in float64, and their tokens.
-
-    X is a RaggedPair where it brings a context; `keys` are then the tokens of that.
-    """
+    """The model, its sets without tokens of weight 0, in float64, and their tokens."""
 
     model: object
-    X: RaggedArray | RaggedPair
+    sets: Sets
     queries: _Tokens
     keys: _Tokens
 
@@ -109,18 +102,17 @@ class _Read(NamedTuple):
 def _read(estimator, X, token_labels=None, context_labels=None):
     """What the model reads of X, with positions and labels as they are in X."""
     model, X = attention_step(estimator, X)
-    whole, context = sides(as_sets(X, model))
-    queries = _tokens(whole, token_labels, "token_labels")
-    X = model._read(X)
-    if context is None:
-        if context_labels is not None:
-            raise ValueError(
-                "context_labels are for the tokens of a context, but X brings none: give "
-                "token_labels alone."
-            )
-        return _Read(model, X.astype(np.float64), queries, queries)
-    X = RaggedPair(*(side.astype(np.float64) for side in sides(X)))
-    return _Read(model, X, queries, _tokens(context, context_labels, "context_labels"))
+    whole = Sets.of(as_sets(X, model))
+    queries = keys = _tokens(whole.queries, token_labels, "token_labels")
+    if whole.has_context:
+        keys = _tokens(whole.keys, context_labels, "context_labels")
+    elif context_labels is not None:
+        raise ValueError(
+            "context_labels are for the tokens of a context, but X brings none: give "
+            "token_labels alone."
+        )
+    sets = model._read(X).map(lambda side: side.astype(np.float64))
+    return _Read(model, sets, queries, keys)
 
 
 def _tokens(whole, labels, name):
@@ -150,90 +142,43 @@ def _flat_labels(token_labels, lengths, name):
 
 
 class _Block(NamedTuple):
-    """b sets of n tokens: their positions (b,), rows of their tokens (b n,), tokens (b, n, d).
+    """A chunk with tokens and keys, as the network has it, with positions as arrays.
 
-    The tokens are standardised; weights (b, n) are token weights or None. The keys C (b, m, d_c)
-    and their weights (b, m) are those of the context, or the same once more.
+    sets (b,) and rows (b, n) are positions of sets and of their tokens; weights (b, n) says how
+    often each query counts, copies (b, m) as how many copies attention counts a key.
     """
 
+    chunk: Chunk
     sets: np.ndarray
     rows: np.ndarray
-    X: np.ndarray
-    weights: np.ndarray | None
-    C: np.ndarray
-    key_weights: np.ndarray | None
+    weights: np.ndarray
+    copies: np.ndarray
 
 
-def _blocks(model, X):
-    """The sets of X in blocks of one length each, those without tokens or keys left out."""
-    H = model._layers[0].n_heads
-    queries, context = sides(X)
-    standards = (model.token_mean_, model.token_scale_)
-
-    def block(ragged, rows, shape, mean, scale):
-        tokens = standardise(ragged.values[rows], mean, scale).reshape(*shape, -1)
-        return tokens, None if ragged.weights is None else ragged.weights[rows].reshape(shape)
-
-    if context is None:
-        for sets, rows, (b, n) in X.equal_length_chunks(lambda n: BLOCK_SCORES // (n * n * H or 1)):
-            if n:
-                own = block(X, rows, (b, n), *standards)
-                yield _Block(np.r_[sets], np.r_[rows], *own, *own)
-        return
-    of_context = (model.context_mean_, model.context_scale_)
-    limit = lambda n, m: BLOCK_SCORES // (n * m * H or 1)  # noqa: E731
-    for sets, rows, (b, n), key_rows, (_, m) in X.equal_length_chunks(limit):
+def _blocks(network, sets):
+    """The sets in blocks, those without tokens or keys left out."""
+    for chunk in network.chunks(sets):
+        (b, n, _), m = chunk.block.X.shape, chunk.block.C.shape[1]
         if n and m:
-            own = block(queries, rows, (b, n), *standards)
-            keys = block(context, key_rows, (b, m), *of_context)
-            yield _Block(np.r_[sets], np.r_[rows], *own, *keys)
+            weights, copies = (
+                np.ones(shape) if array is None else array
+                for array, shape in ((chunk.weights, (b, n)), (chunk.block.weights, (b, m)))
+            )
+            rows = np.r_[chunk.rows].reshape(b, n)
+            yield _Block(chunk, np.r_[chunk.sets], rows, weights, copies)
 
 
-def _heads(tokens, W, n_heads):
-    """Projections of tokens (b, n, d) head by head, (b, n_heads, n, width)."""
-    b, n, _ = tokens.shape
-    return (tokens @ W).reshape(b, n, n_heads, -1).swapaxes(1, 2)
+def _attended(model, sets):
+    """Scores and weights of all sets, some query rows of a block at a time.
 
-
-def _scale(attention):
-    return 1 / math.sqrt(attention.d_k) if attention.scale is None else attention.scale
-
-
-def _attend(model, block):
-    """Scores and weights of a block, some query rows at a time.
-
-    Yields a slice of r query rows, their scores S (b, n_heads, r, m), -inf where masked, and
-    their weights A: rows sum to 1, or to 0 for a query that may attend to nothing.
+    Yields a block, a slice of r of its query rows, their scores S (b, n_heads, r, m), -inf where
+    masked, and their weights A: rows sum to 1, or to 0 for a query that may attend to nothing.
     """
-    attention = model._layers[0]
-    H, (b, n, _), m = attention.n_heads, block.X.shape, block.C.shape[1]
-    Q, K = _heads(block.X, model.W_Q_, H), _heads(block.C, model.W_K_, H)
-    step = max(1, BLOCK_SCORES // (b * m * H))
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        S = Q[:, :, rows] @ K.swapaxes(-1, -2) * _scale(attention)  # (b, H, r, m)
-        if block.key_weights is not None and attention.mask != "diagonal":
-            S += np.log(block.key_weights)[:, None, None, :]
-        if attention.mask is not None:
-            i, j = np.arange(rows.start, rows.stop)[:, None], np.arange(n)
-            S = np.where(MASKS[attention.mask](i, j), S, -np.inf)
-        top = S.max(axis=-1, keepdims=True)
-        A = np.exp(S - np.where(np.isneginf(top), 0, top))
-        total = A.sum(axis=-1, keepdims=True)
-        A /= np.where(total == 0, 1, total)
-        yield rows, S, A
-
-
-def _copies(model, block):
-    """How many copies attention counts a key as, (b, m); each sees itself alone if diagonal."""
-    if block.key_weights is None or model._layers[0].mask == "diagonal":
-        return np.ones(block.C.shape[:2])
-    return block.key_weights
-
-
-def _query_weights(block):
-    """How often each query counts, (b, n)."""
-    return np.ones(block.X.shape[:2]) if block.weights is None else block.weights
+    network = model._network(None)
+    folded = network.fold(model._params(), sets.dtype)
+    for block in _blocks(network, sets):
+        for rows, S, A in network.attention.scores_and_weights(folded.attention, block.chunk.block):
+            yield block, rows, S, A
 
 
 # The weights themselves
@@ -289,14 +234,14 @@ def attention_frame(estimator, X, *, token_labels=None, context_labels=None, hea
     import pandas as pd
 
     model, X, queries, keys = _read(estimator, X, token_labels, context_labels)
-    H = model._layers[0].n_heads
+    H = model._layers_[0].n_heads
     heads = np.arange(H) if heads is None else np.atleast_1d(np.arange(H)[heads])
     sets = np.arange(len(X)) if sets is None else np.atleast_1d(np.arange(len(X))[sets])
     n_starts, m_starts = (  # of the chosen sets' tokens, among those of all
-        side.offsets[:-1][sets] for side in _queries_and_keys(X)
+        side.offsets[:-1][sets] for side in (X.queries, X.keys)
     )
     X = X.take(sets)
-    n, m = (side.lengths for side in _queries_and_keys(X))
+    n, m = X.queries.lengths, X.keys.lengths
     sizes = len(heads) * n * m
     if ROW_BYTES * sizes.sum() > FRAME_LIMIT:
         raise ValueError(
@@ -308,13 +253,12 @@ def attention_frame(estimator, X, *, token_labels=None, context_labels=None, hea
         )
     first = np.concatenate([[0], np.cumsum(sizes)])  # row of the frame at which each set begins
     weight, score = np.empty(first[-1]), np.empty(first[-1])
-    for block in _blocks(model, X):
-        shape = len(heads), block.X.shape[1], block.C.shape[1]
-        for rows, S, A in _attend(model, block):
-            for i, S_i, A_i in zip(block.sets, S, A, strict=True):
-                of_set = slice(first[i], first[i + 1])
-                weight[of_set].reshape(shape)[:, rows] = A_i[heads]
-                score[of_set].reshape(shape)[:, rows] = S_i[heads]
+    for block, rows, S, A in _attended(model, X):
+        shape = len(heads), block.rows.shape[1], A.shape[-1]
+        for i, S_i, A_i in zip(block.sets, S, A, strict=True):
+            of_set = slice(first[i], first[i + 1])
+            weight[of_set].reshape(shape)[:, rows] = A_i[heads]
+            score[of_set].reshape(shape)[:, rows] = S_i[heads]
     n, m = np.repeat(n, sizes), np.repeat(m, sizes)
     head, pair = np.divmod(np.arange(first[-1]) - np.repeat(first[:-1], sizes), n * m)
     query, key = np.divmod(pair, m)
@@ -328,12 +272,6 @@ def attention_frame(estimator, X, *, token_labels=None, context_labels=None, hea
         if tokens.labels is not None:
             columns[f"{name}_label"] = tokens.labels[token]
     return pd.DataFrame(columns | {"weight": weight, "score": score})
-
-
-def _queries_and_keys(X):
-    """The sets that attend and those that they attend to, which may be the same."""
-    queries, context = sides(X)
-    return queries, queries if context is None else context
 
 
 # How healthy the heads are
@@ -390,13 +328,13 @@ def attention_diagnostics(estimator, X):
         sums = sums + np.einsum("mbhr,kbr->kmh", np.stack(list(measures.values())), rows)
         counts += rows.sum(axis=(1, 2))
     which = 1 if counts[1] > 0 else 0
-    H = model._layers[0].n_heads
+    H = model._layers_[0].n_heads
     mean = sums[which] / counts[which] if counts[which] > 0 else np.zeros((len(MEASURES), H))
     frame = pd.DataFrame(
         dict(zip(MEASURES, mean, strict=True)), index=pd.RangeIndex(H, name="head")
     )
     frame.insert(0, "n_rows", counts[1])
-    uniform = _meaning_of_uniform(model, isinstance(X, RaggedPair))
+    uniform = _meaning_of_uniform(model, X.has_context)
     judged = [_verdict(row, uniform) for row in frame.itertuples()]
     frame["verdict"] = [verdict for verdict, _ in judged]
     frame["advice"] = [advice for _, advice in judged]
@@ -432,12 +370,11 @@ def row_entropies(estimator, X, *, no_choice=0.0):
            [1.]]), array([[0.]])]
     """
     model, X, _, _ = _read(estimator, X)
-    queries, _ = sides(X)
-    out = np.full((queries.n_tokens, model._layers[0].n_heads), float(no_choice))
+    out = np.full((X.queries.n_tokens, model._layers_[0].n_heads), float(no_choice))
     for tokens, _, has_choice, measures in _measured(model, X):
         entropy = measures["entropy"].swapaxes(1, 2)  # (b, r, H)
         out[tokens] = np.where(has_choice[..., None], entropy, no_choice)
-    return queries.with_values(out)
+    return X.queries.with_values(out)
 
 
 MEASURES = (
@@ -460,62 +397,54 @@ def _measured(model, X):
     Where a key stands for w copies, each has the weight p = a / w, and sums run over the copies:
     sum p^k = sum_j a_j p_j^(k - 1).
     """
-    for block in _blocks(model, X):
-        tokens = block.rows.reshape(block.X.shape[:2])
-        w = _copies(model, block)[:, None, None, :]
-        for rows, S, A in _attend(model, block):
-            share = np.isfinite(S) * w
-            count = share.sum(axis=-1)  # (b, H, r) how many tokens the query may attend to
-            share /= np.maximum(count, 1e-300)[..., None]
-            scores = np.where(np.isfinite(S), S - np.log(w), 0)
-            spread = scores - np.sum(share * scores, axis=-1, keepdims=True)
-            p = A / w
-            entropy = np.sum(entr(A) + xlogy(A, w), axis=-1)  # -sum a log p
-            square, cube = np.sum(A * p, axis=-1), np.sum(A * p**2, axis=-1)
-            log_count = np.log(np.maximum(count, 1))
-            relative = np.divide(
-                entropy, log_count, out=np.zeros_like(entropy), where=log_count > ROUND_OFF
-            ).clip(0, 1)
-            self_weight = np.full(entropy.shape, np.nan)
-            if block.C is block.X:
-                self_weight = np.diagonal(p[..., rows], axis1=2, axis2=3)
-            measures = (
-                np.sqrt(np.sum(share * spread**2, axis=-1)),
-                relative,
-                np.exp(entropy),
-                p.max(axis=-1) > ONE_HOT,
-                relative > UNIFORM,
-                self_weight,
-                np.sqrt(np.maximum(square - 2 * cube + square**2, 0)),
-            )
-            weights = _query_weights(block)
-            has_choice = log_count[:, 0] > ROUND_OFF
-            named = dict(zip(MEASURES, measures, strict=True))
-            yield tokens[:, rows], weights[:, rows], has_choice, named
+    for block, rows, S, A in _attended(model, X):
+        w = block.copies[:, None, None, :]
+        share = np.isfinite(S) * w
+        count = share.sum(axis=-1)  # (b, H, r) how many tokens the query may attend to
+        share /= np.maximum(count, 1e-300)[..., None]
+        scores = np.where(np.isfinite(S), S - np.log(w), 0)
+        spread = scores - np.sum(share * scores, axis=-1, keepdims=True)
+        p = A / w
+        entropy = np.sum(entr(A) + xlogy(A, w), axis=-1)  # -sum a log p
+        square, cube = np.sum(A * p, axis=-1), np.sum(A * p**2, axis=-1)
+        log_count = np.log(np.maximum(count, 1))
+        relative = np.divide(
+            entropy, log_count, out=np.zeros_like(entropy), where=log_count > ROUND_OFF
+        ).clip(0, 1)
+        self_weight = np.full(entropy.shape, np.nan)
+        if not X.has_context:
+            self_weight = np.diagonal(p[..., rows], axis1=2, axis2=3)
+        measures = (
+            np.sqrt(np.sum(share * spread**2, axis=-1)),
+            relative,
+            np.exp(entropy),
+            p.max(axis=-1) > ONE_HOT,
+            relative > UNIFORM,
+            self_weight,
+            np.sqrt(np.maximum(square - 2 * cube + square**2, 0)),
+        )
+        has_choice = log_count[:, 0] > ROUND_OFF
+        named = dict(zip(MEASURES, measures, strict=True))
+        yield block.rows[:, rows], block.weights[:, rows], has_choice, named
 
 
 def _meaning_of_uniform(model, has_context):
     """What a model computes whose rows all give equal weight, in a sentence or two."""
-    attention, pooling = model._layers
-    which = {
-        None: "all tokens of its context" if has_context else "all tokens of its set",
-        "exclude_self": "the other tokens of its set",
-        "causal": "the tokens up to it",
-        "diagonal": "itself",
-    }[attention.mask]
+    (attention, pooling), mask = model._layers_, model._layers_[0].mask
+    per_token = model._task_.per_token
+    which = mask.attends_to.format(whole="context" if has_context else "set")
     meaning = f"Each token's output is then the mean of {which}"
-    tokens_alike = attention.mask is None and isinstance(
-        pooling, (AttentionPooling, MaxPooling, StatsPooling)
-    )
-    linear = model._per_token or pooling is None or hasattr(pooling, "token_weights")
+    linear = per_token or pooling is None or hasattr(pooling, "token_weights")
+    tokens_alike = mask.sees_all and getattr(pooling, "keeps_equal_tokens", False)
     if not hasattr(model, "coef_") or not (linear or tokens_alike):
         return f"{meaning}."
     meaning += ": with such heads alone this is a linear model on "
-    meaning += "these means" if model._per_token else "pooled tokens"
+    meaning += "these means" if per_token else "pooled tokens"
     n_values = attention.n_heads * attention.d_v
     if attention.score_statistics and model.coef_.shape[1] > n_values:  # the head reads them
         meaning += " and on score statistics, near log n plus the mean score of n tokens"
-        meaning += "" if has_context or attention.mask == "exclude_self" else ", and 1 / n"
+        sees_itself = mask.sees_all or bool(mask.allowed(np.array([[0]]), np.array([0]))[0, 0])
+        meaning += ", and 1 / n" if sees_itself and not has_context else ""
     return f"{meaning}."
 
 
@@ -583,19 +512,17 @@ def head_similarity(estimator, X):
            [0.64, 0.64, 1.  ]])
     """
     model, X, _, _ = _read(estimator, X)
-    H = model._layers[0].n_heads
+    H = model._layers_[0].n_heads
     distance, total = np.zeros((H, H)), 0.0
-    for block in _blocks(model, X):
-        copies, weights = _copies(model, block), _query_weights(block)
-        for rows, S, A in _attend(model, block):
-            count = np.sum(np.isfinite(S[:, 0]) * copies[:, None], axis=-1)  # (b, r)
-            w = weights[:, rows] * (np.log(np.maximum(count, 1)) > ROUND_OFF)
-            total += w.sum()
-            entropy = entr(A).sum(axis=-1)  # (b, H, r); copies of a key make no difference
-            for g, h in itertools.combinations(range(H), 2):
-                middle = entr((A[:, g] + A[:, h]) / 2).sum(axis=-1)
-                divergence = (middle - (entropy[:, g] + entropy[:, h]) / 2) / math.log(2)
-                distance[g, h] += np.sum(w * np.sqrt(np.maximum(divergence, 0)))
+    for block, rows, S, A in _attended(model, X):
+        count = np.sum(np.isfinite(S[:, 0]) * block.copies[:, None], axis=-1)  # (b, r)
+        w = block.weights[:, rows] * (np.log(np.maximum(count, 1)) > ROUND_OFF)
+        total += w.sum()
+        entropy = entr(A).sum(axis=-1)  # (b, H, r); copies of a key make no difference
+        for g, h in itertools.combinations(range(H), 2):
+            middle = entr((A[:, g] + A[:, h]) / 2).sum(axis=-1)
+            divergence = (middle - (entropy[:, g] + entropy[:, h]) / 2) / math.log(2)
+            distance[g, h] += np.sum(w * np.sqrt(np.maximum(divergence, 0)))
     if total == 0:
         return np.full((H, H), np.nan)
     return 1 - (distance + distance.T) / total
@@ -678,31 +605,31 @@ def token_importance(estimator, X, *, method="weights", target=None, token_label
     import pandas as pd
 
     methods = _methods(method)
-    model, X, (position, labels), _ = _read(estimator, X, token_labels)
-    if isinstance(X, RaggedPair):
+    model, sets, (position, labels), _ = _read(estimator, X, token_labels)
+    if sets.has_context:
         raise TypeError(
             "X brings a context, and a decision on it rests on the tokens of both sides and on "
             "each query through the keys: there is no one importance of a token. Look at "
             "attention_frame, or leave out tokens yourself and compare decision_function."
         )
+    X = sets.queries
     columns = {name: np.zeros(X.n_tokens) for name in methods}
     coef = decision = chosen = None
     if "leave_one_out" in methods:
         _refuse_too_much(model, X)
     if methods != ["weights"]:
-        coef, intercept, chosen = _decision_on(model, X, target)  # (n_samples, k), (n_samples,)
-        decision = np.einsum("ik,ik->i", model._pool(X), coef) + intercept
+        coef, intercept, chosen = _decision_on(model, sets, target)  # (n_samples, k), (n_samples,)
+        decision = np.einsum("ik,ik->i", model._pooled(sets), coef) + intercept
     if "leave_one_out" in methods:
         columns["leave_one_out"] = X.repeat(decision) - _left_out(model, X, coef, intercept)
-    for block in _blocks(model, X) if {"weights", "gradient"} & set(methods) else ():
-        tokens, pooling = _token_outputs(model, block), model._layers[1] or MeanPooling()
-        if "weights" in methods:
-            columns["weights"][block.rows] = _received(model, block, pooling, tokens).ravel()
-        if "gradient" in methods:
-            _, cache = pooling.forward(model.pooling_params_, tokens)
-            d_tokens, _ = pooling.backward(model.pooling_params_, cache, coef[block.sets])
-            d_X = _token_gradient(model, block, d_tokens.reshape(*block.X.shape[:2], -1))
-            columns["gradient"][block.rows] = np.sum(d_X * block.X, axis=-1).ravel()
+    if "gradient" in methods:
+        network = model._network(model._layers_[1] or MeanPooling())
+        folded = network.fold(model._params(), np.float64)
+        for block in _blocks(network, sets):
+            d_X = network.token_gradient(folded, block.chunk, coef[block.sets])
+            columns["gradient"][block.rows] = np.sum(d_X * block.chunk.block.X, axis=-1)
+    if "weights" in methods:
+        columns["weights"] = _received(model, sets)
     frame = {"set": X.repeat(np.arange(len(X))), "token": position}
     if labels is not None:
         frame["label"] = labels
@@ -748,7 +675,7 @@ def _decision_on(model, X, target):
             raise ValueError(f"target must be None or one of {names.tolist()}, but is {target!r}.")
         which = np.full(len(X), matches[0])
     elif hasattr(model, "classes_") and len(names) > 2:
-        which = np.argmax(model._pool(X) @ coef.T + intercept, axis=1)
+        which = np.argmax(model._pooled(X) @ coef.T + intercept, axis=1)
     elif hasattr(model, "classes_") or len(names) == 1:
         which = np.full(len(X), len(names) - 1)
     else:
@@ -760,7 +687,7 @@ def _decision_on(model, X, target):
 
 def _refuse_too_much(model, X):
     """Raise if leaving out every token of these sets would take too long."""
-    attention = model._layers[0]
+    attention = model._layers_[0]
     lengths = X.lengths.astype(np.float64)
     work = np.sum(lengths**3) * attention.n_heads * (attention.d_k + attention.d_v)
     if work > WORK_LIMIT:
@@ -782,77 +709,31 @@ def _left_out(model, X, coef, intercept):
         copies = X.take(sets[a:b])
         keep = np.ones(copies.n_tokens, dtype=bool)
         keep[copies.offsets[:-1] + position[a:b]] = False
-        pooled = model._pool(copies._keep(keep))
+        pooled = model._pooled(Sets.of(copies._keep(keep)))
         out[a:b] = np.einsum("ik,ik->i", pooled, coef[sets[a:b]]) + intercept[sets[a:b]]
     return out
 
 
-def _token_outputs(model, block):
-    """What pooling is given of a block: token outputs, b sets of n tokens, with their weights."""
-    attention = model._layers[0]
-    H, d_v, (b, n, _) = attention.n_heads, attention.d_v, block.X.shape
-    V = _heads(block.X, model.W_V_, H) + model.b_V_.reshape(H, 1, d_v)
-    out = np.empty((b, n, attention.n_features_out))
-    for rows, S, A in _attend(model, block):
-        out[:, rows, : H * d_v] = (A @ V).swapaxes(1, 2).reshape(b, -1, H * d_v)
-        if attention.score_statistics:
-            top, largest = S.max(axis=-1), A.max(axis=-1)
-            seen = largest > 0  # 0 where a token may attend to nothing
-            log_sum_exp = np.where(seen, top, 0) - np.log(np.where(seen, largest, 1))
-            own = np.diagonal(A[..., rows], axis1=2, axis2=3)
-            own = own / _copies(model, block)[:, None, rows]
-            out[:, rows, H * d_v : H * d_v + H] = log_sum_exp.swapaxes(1, 2)
-            out[:, rows, H * d_v + H :] = own.swapaxes(1, 2)
-    return RaggedArray.from_block(out, block.weights)
-
-
-def _token_gradient(model, block, d_out):
-    """Gradient of standardised tokens (b, n, d) given that of their outputs (b, n, k)."""
-    attention = model._layers[0]
-    H, d_v, (b, n, _) = attention.n_heads, attention.d_v, block.X.shape
-    Q, K, V = (_heads(block.X, W, H) for W in (model.W_Q_, model.W_K_, model.W_V_))
-    dZ_all = d_out[..., : H * d_v].reshape(b, n, H, d_v).swapaxes(1, 2)
-    dQ, dK, dV = np.zeros_like(Q), np.zeros_like(K), np.zeros_like(V)
-    for rows, _, A in _attend(model, block):
-        dZ = dZ_all[:, :, rows]
-        dV += A.swapaxes(-1, -2) @ dZ  # Z = A V
-        dA = dZ @ V.swapaxes(-1, -2)  # b_V is left out: a constant of a row of dA
-        d_lse = 0.0
-        if attention.score_statistics:
-            d_lse = d_out[:, rows, H * d_v : H * d_v + H].swapaxes(1, 2)[..., None]
-            d_self = d_out[:, rows, H * d_v + H :].swapaxes(1, 2)
-            d_self = d_self / _copies(model, block)[:, None, rows]
-            np.einsum("bhii->bhi", dA[..., rows])[...] += d_self
-        dS = A * (dA - np.sum(A * dA, axis=-1, keepdims=True) + d_lse)
-        dS *= _scale(attention)  # S = Q K^T scale + log w
-        dQ[:, :, rows] = dS @ K
-        dK += dS.swapaxes(-1, -2) @ Q[:, :, rows]
-    return sum(
-        d.swapaxes(1, 2).reshape(b, n, -1) @ W.T
-        for d, W in ((dQ, model.W_Q_), (dK, model.W_K_), (dV, model.W_V_))
-    )
-
-
-def _received(model, block, pooling, tokens):
-    """Attention that each token receives in the pooled output, (b, n), mean over heads."""
-    attention = model._layers[0]
-    H, (b, n, _) = attention.n_heads, block.X.shape
-    if isinstance(pooling, MaxPooling):
-        pooled, cache = pooling.forward({}, tokens)
-        share, _ = pooling.backward({}, cache, np.ones_like(pooled))  # (b n, k)
-        share = share[:, : H * attention.d_v].reshape(b, n, H, attention.d_v).mean(axis=-1)
-    elif isinstance(pooling, AttentionPooling):
-        scores = (tokens.values @ model.pooling_params_["q"]).reshape(b, n)
-        if block.weights is not None:
-            scores += np.log(block.weights)
-        share = softmax(scores, axis=1)[..., None]
-    else:
-        linear = pooling if hasattr(pooling, "token_weights") else MeanPooling()
-        share = linear.token_weights(tokens).reshape(b, n, 1)
-    share = np.broadcast_to(share, (b, n, H))
-    received = np.zeros((b, n))
-    for rows, _, A in _attend(model, block):
-        received += np.einsum("brh,bhrn->bn", share[:, rows], A, optimize=True)
+def _received(model, sets):
+    """Attention that each token receives in the pooled output, (n_tokens,), mean over heads."""
+    attention, pooling = model._layers_
+    pooling = pooling or MeanPooling()
+    if not hasattr(pooling, "token_shares"):
+        raise ValueError(
+            f"method='weights' needs to know how much each token has of the pooled output, but "
+            f"{type(pooling).__name__} has no token_shares(params, tokens). Choose "
+            "method='gradient' or 'leave_one_out'."
+        )
+    H, d_v = attention.n_heads, attention.d_v
+    outputs = sets.queries.with_values(model._outputs(sets, None, with_extra=False))
+    shares = pooling.token_shares(model.pooling_params_, outputs)  # (n_tokens, 1 or k)
+    if shares.shape[1] > 1:
+        shares = shares[:, : H * d_v].reshape(-1, H, d_v).mean(axis=-1)
+    shares = np.broadcast_to(shares, (len(shares), H))
+    received = np.zeros(len(shares))
+    for block, rows, _, A in _attended(model, sets):
+        of_rows = shares[block.rows[:, rows]]  # (b, r, H)
+        received[block.rows] += np.einsum("brh,bhrn->bn", of_rows, A, optimize=True)
     return received / H
 
 

@@ -7,32 +7,7 @@ import numpy as np
 from .containers import as_ragged
 from .ragged import RaggedArray
 
-__all__ = ["RaggedPair", "sides"]
-
-
-def sides(X):
-    """The sets that attend and their contexts, None for sets that attend to themselves.
-
-    Parameters
-    ----------
-    X : RaggedArray or RaggedPair
-        Sets.
-
-    Returns
-    -------
-    queries : RaggedArray
-        X itself, or one side of it.
-    context : RaggedArray or None
-        The other side.
-
-    Examples
-    --------
-    >>> from skattn import RaggedArray
-    >>> from skattn.pairs import sides
-    >>> sides(RaggedArray.from_list([[[1.0]]]))
-    (RaggedArray(1 sets, 1 tokens, 1 features, float64), None)
-    """
-    return (X.queries, X.context) if isinstance(X, RaggedPair) else (X, None)
+__all__ = ["RaggedPair"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,65 +194,9 @@ class RaggedPair:
         queries, context = self.queries.drop_zero_weights(), self.context.drop_zero_weights()
         return RaggedPair._trusted(queries, context)
 
-    # Blocks of equal length, for the kernels
-
-    def by_length(self):
-        """Positions of the samples, those of few tokens first.
-
-        Returns
-        -------
-        ndarray of int of shape (n_samples,)
-            In order of their number of queries, and then of the length of their context.
-        """
-        return np.lexsort((self.context.lengths, self.queries.lengths))
-
-    def equal_length_chunks(self, sets_at_once):
-        """Positions of samples with the same two lengths, a chunk at a time, short ones first.
-
-        Parameters
-        ----------
-        sets_at_once : callable
-            ``sets_at_once(n, m)`` is how many samples of n queries and m tokens of context one
-            chunk may hold.
-
-        Yields
-        ------
-        sets : slice or ndarray of int of shape (b,)
-            Positions of b samples; slices where all samples stand in order of length.
-        rows, context_rows : slice or ndarray of int, of shape (b * n,) and (b * m,)
-            Rows of the values of both sides that hold them.
-        shape, context_shape : tuple of int
-            ``(b, n)`` and ``(b, m)``.
-        """
-        order = self.by_length()
-        in_order = bool((order == np.arange(len(self))).all())
-        n, m = self.queries.lengths[order], self.context.lengths[order]
-        stops = np.flatnonzero((n[1:] != n[:-1]) | (m[1:] != m[:-1])) + 1
-        start = 0
-        for stop in [*stops.tolist(), len(self)] if len(self) else []:
-            lengths = int(n[start]), int(m[start])
-            step = max(1, int(sets_at_once(*lengths)))
-            for a in range(start, stop, step):
-                b = min(a + step, stop)
-                sets = slice(a, b) if in_order else order[a:b]
-                rows, context_rows = (
-                    _rows(side, sets, length)
-                    for side, length in zip((self.queries, self.context), lengths, strict=True)
-                )
-                shape, context_shape = ((b - a, length) for length in lengths)
-                yield sets, rows, shape, context_rows, context_shape
-            start = stop
-
 
 def _equal(index, other):
     """Whether two indices have the same labels in the same order."""
     if hasattr(index, "equals") and hasattr(other, "equals"):  # of pandas
         return index.equals(other)
     return list(index) == list(other)
-
-
-def _rows(ragged, sets, n):
-    """Rows of the values that hold sets of n tokens, which a slice gives side by side."""
-    if isinstance(sets, slice):
-        return slice(int(ragged.offsets[sets.start]), int(ragged.offsets[sets.stop]))
-    return (ragged.offsets[sets][:, None] + np.arange(n)).ravel()

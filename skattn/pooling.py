@@ -2,7 +2,9 @@
 
 Each is a frozen dataclass with pure methods. Token weights w (1 where there are none) count a
 token w times. A set without tokens pools to zeros. A pooling that is linear in the tokens offers
-`token_weights`, by which attention pools without forming its token outputs.
+`token_weights`, by which attention pools without forming its token outputs. `token_shares` says
+how much of the pooled output each token has; ``keeps_equal_tokens`` that equal tokens pool to a
+linear function of themselves.
 """
 
 from dataclasses import dataclass
@@ -33,6 +35,10 @@ class _WithoutParameters:
 
 class _Linear(_WithoutParameters):
     """pooled = sum_i p_i z_i, with weights p that do not depend on the tokens z."""
+
+    def token_shares(self, params, tokens):
+        """How much of the pooled output each token has, (n_tokens, 1)."""
+        return self.token_weights(tokens)[:, None]
 
     def n_features_out(self, n_features):
         """Columns of the pooled output."""
@@ -102,9 +108,15 @@ class MaxPooling(_WithoutParameters):
            [-2.]])
     """
 
+    keeps_equal_tokens = True
+
     def n_features_out(self, n_features):
         """Columns of the pooled output."""
         return n_features
+
+    def token_shares(self, params, tokens):
+        """Share of each token in each maximum, (n_tokens, k)."""
+        return _share_at(tokens, tokens.segment_max())
 
     def forward(self, params, tokens):
         """Pool token vectors (n_tokens, k) into (n_samples, k)."""
@@ -132,9 +144,15 @@ class StatsPooling(_WithoutParameters):
     array([[2., 1., 1., 3.]])
     """
 
+    keeps_equal_tokens = True
+
     def n_features_out(self, n_features):
         """Columns of the pooled output: all means, then deviations, minima, maxima."""
         return 4 * n_features
+
+    def token_shares(self, params, tokens):
+        """Share of each token in the mean, (n_tokens, 1)."""
+        return MeanPooling().token_shares(params, tokens)
 
     def forward(self, params, tokens):
         """Pool token vectors (n_tokens, k) into (n_samples, 4 k)."""
@@ -174,6 +192,8 @@ class AttentionPooling:
     array([[0.823959]])
     """
 
+    keeps_equal_tokens = True
+
     def n_features_out(self, n_features):
         """Columns of the pooled output."""
         return n_features
@@ -186,15 +206,19 @@ class AttentionPooling:
         """Parameters to start from."""
         return {"q": np.zeros(n_features)}
 
-    def forward(self, params, tokens):
-        """Pool token vectors (n_tokens, k) into (n_samples, k)."""
+    def token_shares(self, params, tokens):
+        """Weight pi of each token in its set, (n_tokens, 1)."""
         q = params["q"].astype(tokens.dtype)
         scores = (tokens.values @ q)[:, None]
         if tokens.weights is not None:
             scores = scores + np.log(tokens.weights, dtype=scores.dtype)[:, None]
         scores = tokens.with_values(scores)
         e = np.exp(scores.values - tokens.repeat(scores.segment_max()))
-        pi = e / tokens.repeat(scores.with_values(e).segment_sum())  # (n_tokens, 1)
+        return e / tokens.repeat(scores.with_values(e).segment_sum())
+
+    def forward(self, params, tokens):
+        """Pool token vectors (n_tokens, k) into (n_samples, k)."""
+        q, pi = params["q"].astype(tokens.dtype), self.token_shares(params, tokens)
         pooled = tokens.with_values(pi * tokens.values).segment_sum()
         return pooled, (tokens, q, pi, pooled)
 

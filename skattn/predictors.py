@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._documented import with_parameters_of
 from ._input import read_sets_in_context
+from ._network import LinearHead
 from ._targets import is_per_token, scored_tokens
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
-from .pairs import sides
 
 __all__ = ["AttentionClassifier", "AttentionRegressor"]
 
@@ -24,16 +24,23 @@ class _Predictor(AttentionContextualizer):
 
     _learns_without_y = False
 
-    def _check_parameters(self):
-        super()._check_parameters()
+    def _checked(self):
+        settings = super()._checked()
         allowed = [
             name for name, loss in LOSSES.items() if loss.is_classifier == self._is_classifier
         ]
-        if self.loss not in ("auto", *allowed):
+        loss = settings.loss
+        fits = (
+            loss in ("auto", *allowed)
+            if isinstance(loss, str)
+            else (loss.is_classifier == self._is_classifier)
+        )
+        if not fits:
             raise ValueError(
                 f"{type(self).__name__} has loss one of {['auto', *allowed]}, but is given "
-                f"{self.loss!r}."
+                f"{loss!r}."
             )
+        return settings
 
     def _predicted(self, X, of_raw):
         """`of_raw` of the head's output, (n_samples, n_outputs) there, zeros in for an empty set.
@@ -41,11 +48,15 @@ class _Predictor(AttentionContextualizer):
         With a target per token (n_tokens, n_outputs), and a list of what it gives for each set.
         """
         check_is_fitted(self, "coef_")
-        if not self._per_token:
-            return of_raw(self._pool(self._read(X)) @ self.coef_.T + self.intercept_)
+        if not self._task_.per_token:
+            return of_raw(self._raw(self._pooled(self._read(X))))
         tokens = self.contextualize(X)
-        out = of_raw(tokens.values @ self.coef_.T + self.intercept_)
+        out = of_raw(self._raw(tokens.values))
         return [out[a:b] for a, b in itertools.pairwise(tokens.offsets)]
+
+    def _raw(self, pooled):
+        """Raw predictions (n, n_outputs) of what the head reads."""
+        return LinearHead(len(self.coef_)).forward(self._head(), pooled)[0]
 
     def _token_score(self, metric, X, y, sample_weight):
         """A metric over all tokens that are scored, each weighted as in `fit`."""
@@ -54,13 +65,13 @@ class _Predictor(AttentionContextualizer):
                 f"This {type(self).__name__} was fitted with a target per token: y must hold an "
                 "array of as many targets as it has tokens for each set."
             )
-        given = read_sets_in_context(self, X, reset=False)
-        tokens, _ = sides(given)
-        truth, rows, weight = scored_tokens(y, sample_weight, tokens)
-        counts = tokens.drop_zero_weights().weights
+        sets = read_sets_in_context(self, X, reset=False)
+        truth, rows, weight = scored_tokens(y, sample_weight, sets.queries)
+        counts = sets.queries.drop_zero_weights().weights
         if counts is not None:
             weight = weight * counts[rows]
-        return metric(truth, np.concatenate(self.predict(given))[rows], sample_weight=weight)
+        predicted = np.concatenate(self.predict(sets.as_data()))
+        return metric(truth, predicted[rows], sample_weight=weight)
 
 
 @with_parameters_of(AttentionContextualizer)
@@ -242,7 +253,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
             Share of labels that are predicted, by weight.
         """
         check_is_fitted(self, "coef_")
-        if self._per_token:
+        if self._task_.per_token:
             return self._token_score(accuracy_score, X, y, sample_weight)
         return super().score(X, y, sample_weight)
 
@@ -315,12 +326,7 @@ class AttentionRegressor(RegressorMixin, _Predictor):
             In units of y, with as many axes as y had in `fit`. Where `fit` had targets per token,
             a list of such arrays, one row per token.
         """
-
-        def numbers(raw):
-            prediction = self._loss.inverse_link(raw)
-            return prediction[:, 0] if self._y_ndim == 1 else prediction
-
-        return self._predicted(X, numbers)
+        return self._predicted(X, lambda raw: self._task_.predict(raw))
 
     def score(self, X, y, sample_weight=None):
         """R squared; over all tokens that are scored, where targets are per token.
@@ -340,6 +346,6 @@ class AttentionRegressor(RegressorMixin, _Predictor):
             Coefficient of determination, its mean over outputs.
         """
         check_is_fitted(self, "coef_")
-        if self._per_token:
+        if self._task_.per_token:
             return self._token_score(r2_score, X, y, sample_weight)
         return super().score(X, y, sample_weight)

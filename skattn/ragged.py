@@ -652,51 +652,6 @@ class RaggedArray:
         """
         return replace(self, values=self.values.astype(dtype, copy=False))
 
-    # Equal-length blocks, for the kernels
-
-    def equal_length_chunks(self, sets_at_once):
-        """Positions of sets of one length, a chunk at a time, short sets first.
-
-        Parameters
-        ----------
-        sets_at_once : callable
-            ``sets_at_once(n)`` is how many sets of n tokens one chunk may hold.
-
-        Yields
-        ------
-        sets : slice or ndarray of int of shape (b,)
-            Positions of b sets of one length, rising; slices where the sets stand in order of
-            length, so that taking them copies nothing.
-        rows : slice or ndarray of int of shape (b * n,)
-            Rows of `values` that hold them.
-        shape : tuple of int
-            ``(b, n)``.
-        """
-        if self.n_samples == 1:
-            yield slice(0, 1), slice(0, self.n_tokens), (1, self.n_tokens)
-            return
-        lengths = self.lengths
-        in_order = bool((lengths[1:] >= lengths[:-1]).all())
-        order = None if in_order else np.argsort(lengths, kind="stable")
-        in_turn = lengths if in_order else lengths[order]
-        stops = np.append(np.flatnonzero(in_turn[1:] != in_turn[:-1]) + 1, len(lengths))
-        start = 0
-        for stop in stops.tolist():
-            if start == stop:  # there are no sets at all
-                return
-            n = int(in_turn[start])
-            step = max(1, int(sets_at_once(n)))
-            while start < stop:
-                end = min(start + step, stop)
-                if in_order:
-                    rows = slice(int(self.offsets[start]), int(self.offsets[end]))
-                    yield slice(start, end), rows, (end - start, n)
-                else:
-                    sets = order[start:end]
-                    rows = (self.offsets[sets][:, None] + np.arange(n)).ravel()
-                    yield sets, rows, (end - start, n)
-                start = end
-
 
 def _offsets(lengths):
     """Offsets (n + 1,) of segments that have the given lengths (n,)."""

@@ -5,6 +5,7 @@ import math
 import time
 import warnings
 from contextlib import contextmanager
+from copy import copy
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,10 +18,11 @@ from sklearn.utils import check_consistent_length
 from ._callbacks import as_task, handed_on, parts_of, within
 from ._documented import with_parameters_of
 from ._input import as_sets
+from ._sets import Sets
 from ._targets import by_set, is_per_token, plain, scored_tokens
+from ._tasks import RECONSTRUCTION
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
-from .pairs import sides
 from .predictors import AttentionClassifier, AttentionRegressor
 
 __all__ = ["AttentionContextualizerCV"]
@@ -94,6 +96,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
         score_statistics=True,
         standardize=True,
         scale=None,
+        attention="scaled_dot_product",
         loss="auto",
         class_weight=None,
         init="tied",
@@ -117,6 +120,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
         self.score_statistics = score_statistics
         self.standardize = standardize
         self.scale = scale
+        self.attention = attention
         self.loss = loss
         self.class_weight = class_weight
         self.init = init
@@ -130,16 +134,6 @@ class AttentionContextualizerCV(AttentionContextualizer):
         self.verbose = verbose
 
     _learns_without_y = False
-
-    @property
-    def alpha(self):
-        """The penalty of the fit on all sets."""
-        return getattr(self, "alpha_", 0.0)
-
-    @property
-    def warm_start(self):
-        """Whether a fit on all sets goes on from the one before on the path."""
-        return getattr(self, "_goes_on", False)
 
     def fit(self, X, y=None, *, sample_weight=None, groups=None):
         """Choose alpha by cross-validation, then fit on all sets.
@@ -165,8 +159,8 @@ class AttentionContextualizerCV(AttentionContextualizer):
         alphas = np.unique(np.asarray(self.alphas, dtype=np.float64))
         if alphas.size == 0 or not np.all(np.isfinite(alphas) & (alphas > 0)):
             raise ValueError(f"alphas must be numbers above 0, but are {self.alphas!r}.")
-        self._check_parameters()
-        if self.loss == "reconstruction":
+        settings = self._checked()
+        if settings.loss == RECONSTRUCTION:
             raise ValueError(
                 f"{type(self).__name__} chooses alpha by the score of a prediction of y, but "
                 "loss='reconstruction' predicts tokens. Use AttentionContextualizer, and choose "
@@ -187,51 +181,60 @@ class AttentionContextualizerCV(AttentionContextualizer):
             weight = by_set(sample_weight)
         else:
             weight = np.asarray(sample_weight, dtype=np.float64)
-        model = self._predictor(scored_tokens(y, None, sides(sets)[0])[0] if per_token else labels)
+        model = self._predictor(
+            scored_tokens(y, None, Sets.of(sets).queries)[0] if per_token else labels
+        )
         splitter = check_cv(self.cv, labels, classifier=is_classifier(model) and not per_token)
         scorer = check_scoring(model, scoring=self.scoring)
         splits = list(splitter.split(np.zeros(len(sets)), labels, groups))
-        refit = super().fit
 
         def run(task):
             folds = Parallel(n_jobs=self.n_jobs)(
                 delayed(_path)(model, sets, labels, weight, *split, alphas, scorer,
-                               self.scoring is None, self if part else None, part)
-                for split, part in zip(splits, parts_of(task, "fold", splits, alphas), strict=True)
+                               self.scoring is None, self if fold else None, fold)
+                for split, fold in zip(splits, parts_of(task, "fold", splits, alphas), strict=True)
             )  # fmt: skip
-            scores, seconds, n_iter, converged = np.array(folds).transpose(1, 0, 2)
-            if np.isnan(scores).any():
-                fold = int(np.argmax(np.isnan(scores).any(axis=1)))
-                raise ValueError(
-                    f"There is no best alpha: scoring={self.scoring!r} gives the scores "
-                    f"{scores[fold].tolist()} in fold {fold}, as where its test sets lack a "
-                    "class. Choose a cv whose folds can be scored, or another scoring."
-                )
-            mean = scores.mean(axis=0)  # (n_alphas,) of (n_splits, n_alphas)
-            self.cv_results_ = {
-                "alpha": alphas,
-                "mean_test_score": mean,
-                "std_test_score": scores.std(axis=0),
-                "mean_fit_time": seconds.mean(axis=0),
-                "mean_n_iter": n_iter.mean(axis=0),
-                "n_converged": converged.sum(axis=0).astype(int),
-                "split_test_scores": scores,
-            }
-            best = float(alphas[np.flatnonzero(mean == mean.max())[-1]])
-            self._goes_on = False
+            results, best = self._chosen(alphas, folds)
+            last = None
             for step, alpha in enumerate(alphas[alphas < best]):
-                self.alpha_ = float(alpha)
-                with _cut_short(self, step):
-                    refit(sets, labels, sample_weight=weight)
-                self._goes_on = True
-            self.alpha_ = best
-            refit(X, y, sample_weight=sample_weight)
-            self._goes_on = False
+                with _silent():
+                    short = _shortened(settings, alpha, step)
+                    last = copy(self._fit(sets, labels, weight, short, last))
+            settings.alpha = best
+            self._fit(X, y, sample_weight, settings, last)
+            self.alpha_, self.cv_results_ = best, results
 
         metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         told = {"X": X, "y": y, "metadata": metadata}
-        as_task(self, run, len(splits) + len(alphas), told)
+        state = dict(vars(self))
+        try:
+            as_task(self, run, len(splits) + len(alphas), told)
+        except BaseException:
+            self.__dict__ = state
+            raise
         return self
+
+    def _chosen(self, alphas, folds):
+        """The results of the folds, and the strongest alpha of the best mean score."""
+        scores, seconds, n_iter, converged = np.array(folds).transpose(1, 0, 2)
+        if np.isnan(scores).any():
+            fold = int(np.argmax(np.isnan(scores).any(axis=1)))
+            raise ValueError(
+                f"There is no best alpha: scoring={self.scoring!r} gives the scores "
+                f"{scores[fold].tolist()} in fold {fold}, for instance because its test sets lack "
+                "a class. Choose a cv whose folds can be scored, or another scoring."
+            )
+        mean = scores.mean(axis=0)  # (n_alphas,) of (n_splits, n_alphas)
+        results = {
+            "alpha": alphas,
+            "mean_test_score": mean,
+            "std_test_score": scores.std(axis=0),
+            "mean_fit_time": seconds.mean(axis=0),
+            "mean_n_iter": n_iter.mean(axis=0),
+            "n_converged": converged.sum(axis=0).astype(int),
+            "split_test_scores": scores,
+        }
+        return results, float(alphas[np.flatnonzero(mean == mean.max())[-1]])
 
     def _predictor(self, y):
         """The model with its head, for the folds."""
@@ -239,36 +242,41 @@ class AttentionContextualizerCV(AttentionContextualizer):
         kind = AttentionClassifier if LOSSES[name].is_classifier else AttentionRegressor
         own = inspect.signature(kind.__init__).parameters
         params = {name: value for name, value in self.get_params(deep=False).items() if name in own}
-        return kind(**params | {"n_jobs": None, "verbose": 0, "warm_start": True})
+        return kind(**params | {"n_jobs": None, "verbose": 0})
 
 
 def _path(model, X, y, weight, train, test, alphas, scorer, weigh_scores, search, task):
     """Scores, seconds, iterations and convergence (4, n_alphas) of one fold, weak to strong."""
     model = clone(model)
-    part = None if weight is None else weight[train]
+    settings = model._checked()
+    train_weight = None if weight is None else weight[train]
     scored = {"sample_weight": weight[test]} if weigh_scores and weight is not None else {}
-    rows = []
+    rows, last = [], None
     with within(task, search):
         for step, alpha in enumerate(alphas):
             start = time.perf_counter()
             # what has not converged is counted in cv_results_
-            with _cut_short(model, step), handed_on(task, search, model):
-                model.set_params(alpha=float(alpha)).fit(X[train], y[train], sample_weight=part)
-            seconds = time.perf_counter() - start
+            with _silent(), handed_on(task, search, model):
+                short = _shortened(settings, alpha, step)
+                model._fit(X[train], y[train], train_weight, short, last)
+            last, seconds = copy(model), time.perf_counter() - start
             score = scorer(model, X[test], y[test], **scored)
             rows.append((score, seconds, model.n_iter_, model.converged_))
     return np.array(rows, dtype=np.float64).T
 
 
+def _shortened(settings, alpha, step):
+    """Settings of a fit for a start or a score only."""
+    short = copy(settings)
+    short.alpha = float(alpha)
+    short.tol = None if settings.tol is None else 10 * settings.tol
+    short.max_iter = math.ceil(settings.max_iter / (2 if step == 0 else 4))
+    return short
+
+
 @contextmanager
-def _cut_short(model, step):
-    """Let the model fit for a start or a score only, and say nothing of convergence."""
-    tol, max_iter = model.tol, model.max_iter
-    model.tol = None if tol is None else 10 * tol
-    model.max_iter = math.ceil(max_iter / (2 if step == 0 else 4))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            yield
-    finally:
-        model.tol, model.max_iter = tol, max_iter
+def _silent():
+    """Without a word about convergence."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield

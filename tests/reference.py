@@ -5,6 +5,10 @@ import math
 import numpy as np
 
 from skattn import AttentionContextualizer
+from skattn._network import LinearHead, Network
+from skattn._objective import Objective
+from skattn._sets import Sets
+from skattn.masks import mask_of
 
 LENGTHS = (4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2, 3)  # of the sets of the fixture `sets`
 
@@ -36,13 +40,10 @@ def layer(
     is_self = C is None
     C = X if is_self else C
     n, m = len(X), len(C)
-    w = np.ones(m) if weights is None or mask == "diagonal" else weights
-    allowed = {
-        None: np.ones((n, m), bool),
-        "causal": np.tri(n, m, dtype=bool),
-        "exclude_self": ~np.eye(n, m, dtype=bool),
-        "diagonal": np.eye(n, m, dtype=bool),
-    }[mask]
+    mask = mask_of(mask)
+    w = np.ones(m) if weights is None or mask.only_self else weights
+    allowed = mask.allowed(np.arange(n)[:, None], np.arange(m))
+    allowed = np.ones((n, m), bool) if allowed is None else allowed
     split = [np.split(params[name], n_heads, axis=-1) for name in ("W_Q", "W_K", "W_V", "b_V")]
     Zs, lses, selves, As = [], [], [], []
     for W_Q, W_K, W_V, b_V in zip(*split, strict=True):
@@ -104,6 +105,12 @@ def log_loss_gradient(params, sets, y, *, n_heads):
         for name, d in (("W_Q", dQ), ("W_K", dK), ("W_V", dV)):
             grads[name] += X.T @ d.swapaxes(0, 1).reshape(n, -1)
     return value / len(sets), {name: grad / len(sets) for name, grad in grads.items()}
+
+
+def make_objective(X, y, sample_weight, n_outputs, attention, pooling, loss, alpha, **kwargs):
+    """The objective of a network of these layers on a RaggedArray or a RaggedPair."""
+    network = Network(attention, pooling, LinearHead(n_outputs))
+    return Objective(Sets.of(X), y, sample_weight, network, loss, alpha, **kwargs)
 
 
 def identity(d, **params):

@@ -24,7 +24,7 @@ from skattn import (
     as_ragged,
     scaled_dot_product_attention,
 )
-from skattn.attention import MASKS, Attention
+from skattn.attention import ATTENTIONS, MASKS, Attention
 from skattn.losses import LOSSES
 from skattn.pooling import POOLINGS, MeanPooling, StatsPooling
 from skattn.solvers import SOLVERS
@@ -98,9 +98,14 @@ def fitted(sets, rng, **params):
         ("d_v", None, TypeError, "d_v must be an integer, but is None"),
         ("d_v", 0, ValueError, "d_v must be 1 or more"),
         ("pooling", "median", ValueError, "pooling must be one of .*'mean'.*'median'"),
-        ("pooling", 3, TypeError, "pooling must be one of .* None or a pooling layer, but is 3"),
+        (
+            "pooling",
+            3,
+            TypeError,
+            "pooling must be one of .*, but is 3, which lacks shapes",
+        ),
         ("mask", "upper", ValueError, "mask must be one of .*'causal'.*'upper'"),
-        ("mask", np.eye(2), ValueError, "mask must be one of"),
+        ("mask", np.eye(2), TypeError, "mask must be one of .*, which lacks allowed"),
         ("scale", "big", TypeError, "scale must be a number"),
         ("scale", np.inf, ValueError, "scale must be finite"),
         ("loss", "hinge", ValueError, "loss must be one of .*'auto'.*'hinge'"),
@@ -180,7 +185,7 @@ def test_every_parameter_has_a_default_and_a_docstring():
         (
             {"loss": "squared_error"},
             ["a"] * 12,
-            "y holds text, as 'a', but loss='squared_error' needs numbers",
+            "y holds text, for instance 'a', but loss='squared_error' needs numbers",
         ),
         (
             {"class_weight": "balanced"},
@@ -487,14 +492,14 @@ def test_tokens_are_standardised_over_all_training_tokens(sets):
 @unfinished
 def test_standardisation_does_not_depend_on_its_batches(sets, monkeypatch):
     whole = small(max_iter=2).fit(sets, Y["log_loss"])
-    monkeypatch.setattr(skattn.contextualizer, "SCALER_BATCH", 3)
+    monkeypatch.setattr("skattn._network.SCALER_BATCH", 3)
     assert_same_fit(whole, small(max_iter=2).fit(sets, Y["log_loss"]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, -1])
 @unfinished
 def test_a_batch_of_tokens_without_weight_does_no_harm(sets, monkeypatch, order):
-    monkeypatch.setattr(skattn.contextualizer, "SCALER_BATCH", 4)
+    monkeypatch.setattr("skattn._network.SCALER_BATCH", 4)
     y = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2][::order])
     model = small(max_iter=2, class_weight={0: 0.0}).fit(sets, y)
     tokens = np.vstack([tokens for tokens, label in zip(sets, y, strict=True) if label])
@@ -531,7 +536,7 @@ def test_token_outputs_are_the_formula_head_by_head(sets, rng, mask, scale):
         X = (X - model.token_mean_) / model.token_scale_
         n = len(X)
         i, j = np.indices((n, n))
-        allowed = None if mask is None else MASKS[mask](i, j)
+        allowed = None if mask is None else MASKS[mask]().allowed(i, j)
         assert A.shape == (2, n, n)
         for h in range(2):
             columns = slice(2 * h, 2 * h + 2)
@@ -600,9 +605,9 @@ def test_asking_for_weights_changes_nothing(sets, rng):
 def test_weights_that_take_too_much_memory_are_refused(sets, rng, monkeypatch):
     model = fitted(sets, rng)
     n_bytes = 2 * 8 * sum(n * n for n in LENGTHS)
-    monkeypatch.setattr(skattn.contextualizer, "WEIGHTS_LIMIT", n_bytes)
+    monkeypatch.setattr("skattn._network.WEIGHTS_LIMIT", n_bytes)
     assert len(model.attention_weights(sets)) == 12
-    monkeypatch.setattr(skattn.contextualizer, "WEIGHTS_LIMIT", n_bytes - 1)
+    monkeypatch.setattr("skattn._network.WEIGHTS_LIMIT", n_bytes - 1)
     with pytest.raises(ValueError, match="12 sets, the longest of 9 tokens.*fewer sets at a time"):
         model.attention_weights(sets)
 
@@ -1181,7 +1186,7 @@ def test_the_size_of_chunks_does_not_matter(model, sets, monkeypatch, chunk_byte
     sets = [*sets, rng.normal(size=(150, 3))]  # longer than a block of rows
     expected, tokens = model.transform(sets), model.contextualize(sets)
     chunked = functools.partial(Attention, chunk_bytes=chunk_bytes)
-    monkeypatch.setattr(skattn.contextualizer, "Attention", chunked)
+    monkeypatch.setitem(ATTENTIONS, "scaled_dot_product", chunked)
     assert_rows_equal(model.transform(sets), expected)
     assert_rows_equal(model.contextualize(sets), tokens)
 
@@ -1191,7 +1196,7 @@ def test_the_size_of_chunks_does_not_matter(model, sets, monkeypatch, chunk_byte
 def test_the_size_of_chunks_does_not_matter_in_fit(sets, pooling, monkeypatch, chunk_bytes):
     whole = small(pooling=pooling, max_iter=2).fit(sets, Y["log_loss"])
     chunked = functools.partial(Attention, chunk_bytes=chunk_bytes)
-    monkeypatch.setattr(skattn.contextualizer, "Attention", chunked)
+    monkeypatch.setitem(ATTENTIONS, "scaled_dot_product", chunked)
     parts = small(pooling=pooling, max_iter=2).fit(sets, Y["log_loss"])
     assert_same_fit(whole, parts, rtol=1e-8, atol=1e-10)
 

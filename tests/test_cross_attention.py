@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import layer
+from reference import layer, make_objective
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
@@ -30,7 +30,7 @@ from skattn import (
     RaggedArray,
     RaggedPair,
 )
-from skattn._objective import Objective, chunks
+from skattn._sets import Sets
 from skattn.attention import INITS, Attention
 from skattn.losses import LOSSES
 from skattn.pooling import POOLINGS
@@ -277,7 +277,7 @@ def objective_of(rng, X, pooling="mean", loss="log_loss", n_outputs=1, rows=None
     n = len(X) if rows is None else len(rows)
     y = rng.normal(size=(n, n_outputs))
     attention = Attention(**{"n_heads": 2, "d_k": 2, "d_v": 2, "n_context_features": 3} | params)
-    return Objective(
+    return make_objective(
         X,
         np.arange(n) % max(2, n_outputs) if loss == "log_loss" else y,
         rng.uniform(0.5, 2, size=n),
@@ -313,14 +313,14 @@ def test_gradient_of_the_objective(pooling, loss, n_outputs, weighted, d_k, of_t
 def test_chunks_hold_samples_of_the_same_two_lengths(rng):
     X = pair_of(rng)
     objective = objective_of(rng, X)
-    for chunk in objective.chunks:
+    for chunk, _ in objective.chunks:
         assert isinstance(chunk.sets, slice)
-        assert np.shares_memory(chunk.block.C, objective.X.context.values) or not chunk.block.C.size
-    shapes = [chunk.block.X.shape[:2] + chunk.block.C.shape[1:2] for chunk in objective.chunks]
+        assert np.shares_memory(chunk.block.C, objective.sets.keys.values) or not chunk.block.C.size
+    shapes = [chunk.block.X.shape[:2] + chunk.block.C.shape[1:2] for chunk, _ in objective.chunks]
     assert shapes == [(1, 0, 2), (1, 1, 1), (1, 1, 5), (2, 2, 3), (1, 3, 0), (1, 4, 5)]
-    by_position = list(chunks(X, objective.attention, None))
+    by_position = list(objective.network.chunks(Sets.of(X)))
     assert sorted(np.concatenate([chunk.sets for chunk in by_position])) == list(range(len(X)))
-    assert list(chunks(X[:0], objective.attention, None)) == []
+    assert list(objective.network.chunks(Sets.of(X[:0]))) == []
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 300, 2**19])
@@ -770,8 +770,8 @@ def test_only_the_tokens_that_have_a_target_are_scored(rng):
 
 
 def test_processes_and_threads_change_nothing(rng, monkeypatch):
-    monkeypatch.setattr("skattn._objective.WORK_OF_A_PART", 1e3)  # many parts
-    monkeypatch.setattr("skattn.contextualizer.MANY_TOKENS", 10)
+    monkeypatch.setattr("skattn._objective.WORK_OF_A_PIECE", 1e3)  # many parts
+    monkeypatch.setattr("skattn._network.MANY_TOKENS", 10)
     X, y = make_questions(60, 0)
     fits = [
         AttentionClassifier(n_heads=2, random_state=0, tol=0.05, n_jobs=n).fit(X, y) for n in (1, 2)
@@ -822,7 +822,7 @@ def test_memory_does_not_grow_with_the_product_of_the_lengths(rng):
 
 
 def test_weights_that_are_too_many_are_refused(rng, monkeypatch):
-    monkeypatch.setattr("skattn.contextualizer.WEIGHTS_LIMIT", 2 * 8 * 49)
+    monkeypatch.setattr("skattn._network.WEIGHTS_LIMIT", 2 * 8 * 49)
     X = pair_of(rng, [(5, 10), (1, 2)])
     model = AttentionContextualizer(n_heads=2, max_iter=0).fit(X)
     with pytest.raises(ValueError, match="the longest of 10 tokens"):

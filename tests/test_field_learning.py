@@ -186,7 +186,7 @@ def test_f21_a_stop_by_evaluations_returns_the_best_point(
     monkeypatch, objectives, sets, labels, solver, max_fun
 ):
     limited = functools.partial(solvers.minimize, max_fun=max_fun)
-    monkeypatch.setattr(contextualizer, "minimize", limited)
+    monkeypatch.setattr("skattn._objective.minimize", limited)
     est = small(solver=solver, loss="log_loss").fit(sets, labels)
     value, _ = objectives[0].value_and_grad(stored(est, objectives[0]))
     assert_allclose(est.loss_, value, rtol=1e-12)

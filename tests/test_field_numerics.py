@@ -14,7 +14,6 @@ from skattn import (
     AttentionContextualizer,
     RaggedArray,
     attention,
-    contextualizer,
     scaled_dot_product_attention,
 )
 from skattn.attention import MASKS
@@ -247,8 +246,10 @@ def test_f03_chunks_and_row_blocks_change_nothing(
     settings |= {"pooling": pooling, "mask": mask}
     whole = AttentionContextualizer(**settings).fit(awkward_sets, y)
     expected = whole.transform(awkward_sets)
-    monkeypatch.setattr(
-        contextualizer, "Attention", functools.partial(attention.Attention, chunk_bytes=chunk_bytes)
+    monkeypatch.setitem(
+        attention.ATTENTIONS,
+        "scaled_dot_product",
+        functools.partial(attention.Attention, chunk_bytes=chunk_bytes),
     )
     in_chunks = AttentionContextualizer(**settings | {"max_iter": 0}).fit(awkward_sets, y)
     for name in ("W_Q_", "W_K_", "W_V_", "pooling_params_"):

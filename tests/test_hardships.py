@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import make_objective
 from sklearn.preprocessing import StandardScaler
 
 from skattn import (
@@ -22,7 +23,6 @@ from skattn import (
     _objective,
     _parallel,
 )
-from skattn._objective import Objective
 from skattn.attention import Attention
 from skattn.losses import LogLoss
 from skattn.pooling import MeanPooling, SumPooling
@@ -43,7 +43,7 @@ def y():
 
 @pytest.fixture
 def parts(monkeypatch):
-    monkeypatch.setattr(_objective, "WORK_OF_A_PART", 2000.0)
+    monkeypatch.setattr(_objective, "WORK_OF_A_PIECE", 2000.0)
 
 
 # Workers
@@ -94,7 +94,7 @@ def test_a_script_without_a_main_guard_and_with_a_pooling_of_its_own_may_use_pro
         from skattn import AttentionContextualizer, _objective
         from skattn.pooling import SumPooling
         warnings.simplefilter("ignore")
-        _objective.WORK_OF_A_PART = 2000.0
+        _objective.WORK_OF_A_PIECE = 2000.0
 
         @dataclass(frozen=True)
         class Twice(SumPooling):
@@ -125,11 +125,11 @@ def test_it_imports_without_docstrings():
 def test_no_part_is_empty(lengths, rng):
     X = RaggedArray.from_list([rng.normal(size=(n, 8)) for n in lengths])
     n = len(lengths)
-    objective = Objective(
+    objective = make_objective(
         X, np.arange(n) % 2, np.ones(n), 1, Attention(), MeanPooling(), LogLoss(), 0.1
     )
-    assert all(part.stop > part.start for part in objective.parts)
-    assert objective.parts[-1].stop == len(objective.chunks)
+    assert all(part.stop > part.start for part in objective.pieces)
+    assert objective.pieces[-1].stop == len(objective.chunks)
 
 
 # Scales

@@ -2,6 +2,7 @@
 
 import itertools
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -143,7 +144,9 @@ def test_block_sizes_and_neighbours_change_nothing(awkward_sets, monkeypatch, ma
     model = AttentionContextualizer(**SMALL, mask=mask, pooling="attention")
     model.fit(awkward_sets, LABELS)
     whole = numbers(ask(model, awkward_sets))
-    monkeypatch.setattr(inspection, "BLOCK_SCORES", 50)  # two query rows of the longest set
+    monkeypatch.setattr("skattn.attention.LONG_FACTOR", 1)
+    attention, pooling = model._layers_  # two query rows of the longest set
+    model._layers_ = replace(attention, chunk_bytes=400), pooling
     monkeypatch.setattr(inspection, "BATCH_VALUES", 20)
     assert_allclose(numbers(ask(model, awkward_sets)), whole, rtol=1e-10, atol=1e-12)
     if ask in (attention_frame, row_entropies, ASKED["importance"]):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import layer
+from reference import layer, make_objective
 
 from skattn import RaggedArray
-from skattn._objective import Objective, ParameterLayout
+from skattn._objective import ParameterLayout
 from skattn.attention import MASKS, Attention
 from skattn.losses import LOSSES
 from skattn.pooling import POOLINGS
@@ -32,7 +32,7 @@ def make(
         "poisson": rng.poisson(2, size=(len(SIZES), n_outputs)).astype(float),
         "gamma": rng.gamma(2, size=(len(SIZES), n_outputs)),
     }.get(loss, rng.normal(size=(len(SIZES), n_outputs)))
-    objective = Objective(
+    objective = make_objective(
         X,
         y,
         rng.uniform(0.5, 2, size=len(SIZES)),
@@ -96,7 +96,7 @@ def test_gradient_with_token_weights(pooling, mask):
 def test_gradient_by_row_blocks(pooling, n_outputs, monkeypatch):
     monkeypatch.setattr("skattn.attention.LONG_FACTOR", 1)
     objective, theta, rng = make(pooling=pooling, n_outputs=n_outputs, chunk_bytes=200)
-    assert len(objective.attention._row_blocks(1, 6, 6, 8)) == 3
+    assert len(objective.network.attention._row_blocks(1, 6, 6, 8)) == 3
     value, grad = make(pooling=pooling, n_outputs=n_outputs)[0].value_and_grad(theta)
     blocked = objective.value_and_grad(theta)
     assert_allclose(blocked[0], value, rtol=1e-12)
@@ -128,11 +128,11 @@ def test_integer_weights_equal_repeated_sets_and_tokens(pooling):
     parts = Attention(2, 2, 2), POOLINGS[pooling](), LOSSES["squared_error"](), 0.1
     y = np.array([[1.0], [2.0], [3.0]])
     repeats = np.array([2, 1, 3])
-    one = Objective(
+    one = make_objective(
         RaggedArray.from_list([A, B, C], [[1, 1], [1] * 4, repeats]), y, np.array([1.0, 1, 2]), 1,
         *parts,
     )  # fmt: skip
-    two = Objective(
+    two = make_objective(
         RaggedArray.from_list([A, B, *[np.repeat(C, repeats, axis=0)] * 2]), y[[0, 1, 2, 2]],
         np.ones(4), 1, *parts,
     )  # fmt: skip
@@ -161,7 +161,7 @@ def test_held_projections_of_scores_cost_nothing_and_change_nothing(
 
     def objective(held):
         loss = LOSSES["squared_error"]()
-        return Objective(X, y, weight, 1, layer, kind, loss, 0.0, held=held, rows=rows)
+        return make_objective(X, y, weight, 1, layer, kind, loss, 0.0, held=held, rows=rows)
 
     learned = objective(None)
     theta = 0.5 * rng.normal(size=learned.layout.size)

@@ -10,7 +10,6 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, train_te
 from sklearn.utils import resample, shuffle
 
 from skattn import RaggedArray, RaggedPair, SetPooler, as_ragged
-from skattn.pairs import sides
 
 QUERIES = [np.arange(6.0).reshape(3, 2), np.empty((0, 2)), np.ones((1, 2)), np.full((2, 2), 7.0)]
 CONTEXT = [np.ones((1, 3)), np.arange(6.0).reshape(2, 3), np.empty((0, 3)), np.zeros((4, 3))]
@@ -216,35 +215,3 @@ def test_a_pair_is_not_an_array_and_not_compared(pair):
         _ = pair == pair
     with pytest.raises(TypeError, match="unhashable"):
         hash(pair)
-
-
-def test_sides_of_sets_and_of_pairs(pair):
-    tokens, context = sides(pair)
-    assert tokens is pair.queries
-    assert context is pair.context
-    tokens, context = sides(pair.queries)
-    assert tokens is pair.queries
-    assert context is None
-
-
-@pytest.mark.parametrize("in_order", [True, False])
-def test_chunks_have_equal_lengths_and_hold_every_sample_once(in_order):
-    rng = np.random.default_rng(0)
-    n, m = rng.integers(0, 3, size=(2, 40))
-    if in_order:
-        order = np.lexsort((m, n))
-        n, m = n[order], m[order]
-    queries = [np.full((length, 1), float(i)) for i, length in enumerate(n)]
-    context = [np.full((length, 2), float(i)) for i, length in enumerate(m)]
-    pair, seen = RaggedPair(queries, context), []
-    for sets, rows, shape, context_rows, context_shape in pair.equal_length_chunks(lambda n, m: 3):
-        positions = np.arange(40)[sets]
-        assert isinstance(rows, slice) == isinstance(sets, slice) == in_order
-        assert len(positions) == shape[0] == context_shape[0] <= 3
-        assert set(n[positions]) == {shape[1]}
-        assert set(m[positions]) == {context_shape[1]}
-        assert_array_equal(pair.queries.values[rows, 0], np.repeat(positions, shape[1]))
-        assert_array_equal(pair.context.values[context_rows, 1], np.repeat(positions, m[positions]))
-        seen.extend(positions)
-    assert sorted(seen) == list(range(40))
-    assert list(pair[:0].equal_length_chunks(lambda n, m: 3)) == []

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info
 
-from skattn import AttentionContextualizer, RaggedArray, _objective, _parallel, contextualizer
+from skattn import AttentionContextualizer, RaggedArray, _objective, _parallel
 from skattn._parallel import spread_over_threads
 from skattn._runtime import one_blas_thread
 from skattn.pooling import POOLINGS
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 @pytest.fixture
 def small_is_worth_it(monkeypatch):
-    monkeypatch.setattr(_objective, "WORK_OF_A_PART", 2000.0)
-    monkeypatch.setattr(contextualizer, "MANY_TOKENS", 0)
+    monkeypatch.setattr(_objective, "WORK_OF_A_PIECE", 2000.0)
+    monkeypatch.setattr("skattn._network.MANY_TOKENS", 0)
 
 
 @pytest.fixture

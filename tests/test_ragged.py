@@ -415,42 +415,6 @@ def test_a_frame_takes_column_names():
 # Blocks for the kernels
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 1000])
-def test_chunks_cover_each_set_once_with_sets_of_one_length(rng, step):
-    mixed = np.array([*rng.integers(0, 5, size=40), 300])
-    for lengths in (mixed, np.sort(mixed)):  # in order: slices, which copy nothing
-        ragged = RaggedArray.from_list([rng.normal(size=(n, 2)) for n in lengths])
-        chunks = list(ragged.equal_length_chunks(lambda n: step))
-        taken = [np.arange(41)[sets] for sets, _, _ in chunks]
-        assert_array_equal(np.sort(np.concatenate(taken)), np.arange(41))
-        for (sets, rows, (b, n)), positions in zip(chunks, taken, strict=True):
-            assert (
-                isinstance(sets, slice)
-                == isinstance(rows, slice)
-                == bool(np.all(np.diff(lengths) >= 0))
-            )
-            assert 1 <= len(positions) == b <= step
-            assert np.all(np.diff(positions) > 0)
-            assert np.all(lengths[positions] == n)
-            block = ragged.values[rows].reshape(b, n, 2)
-            for i, tokens in zip(positions, block, strict=True):
-                assert_array_equal(tokens, ragged[int(i)])
-        short_first = [n for _, _, (_, n) in chunks]
-        assert short_first == sorted(short_first)
-
-
-def test_chunks_are_as_large_as_asked_for_each_length(awkward_sets):
-    asked = []
-    ragged = RaggedArray.from_list(awkward_sets)
-    chunks = list(ragged.equal_length_chunks(lambda n: asked.append(n) or 0))  # 0: one at a time
-    assert asked == [0, 1, 2, 4, 23]
-    assert [sets.tolist() for sets, _, _ in chunks] == [[1], [6], [2], [5], [0], [3], [4]]
-
-
-def test_no_sets_make_no_chunks():
-    assert list(RaggedArray(np.empty((0, 2)), [0]).equal_length_chunks(lambda n: 5)) == []
-
-
 # scikit-learn
 
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import LENGTHS, layer
+from reference import LENGTHS, layer, make_objective
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
@@ -15,7 +15,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-import skattn.contextualizer
 from skattn import (
     AttentionClassifier,
     AttentionContextualizer,
@@ -24,8 +23,7 @@ from skattn import (
     RaggedArray,
     _objective,
 )
-from skattn._objective import Objective
-from skattn.attention import Attention
+from skattn.attention import ATTENTIONS, Attention
 from skattn.datasets import make_matching_pairs
 from skattn.losses import ReconstructionError
 from skattn.pooling import POOLINGS, MeanPooling
@@ -83,7 +81,7 @@ def test_gradient(sets, rng, step=1e-6):
     rows = np.flatnonzero(X.repeat(X.lengths > 1))
     attention = Attention(n_heads=2, d_k=2, d_v=2, mask="exclude_self", score_statistics=False)
     start = attention.init_params(3, rng)
-    objective = Objective(
+    objective = make_objective(
         X, X.values[rows], rng.uniform(0.5, 2, size=len(rows)), 3, attention, MeanPooling(),
         ReconstructionError(), 0.1, held={name: start[name] for name in ("b_V", "W_Q", "W_K")},
         rows=rows,
@@ -223,7 +221,7 @@ def test_order_neighbours_padding_and_chunks(sets, pooling, dtype, rng, monkeypa
     for got, row in zip(model.transform([sets[i] for i in order]), order, strict=True):
         assert_allclose(got, out[row], **exact)
     chunked = functools.partial(Attention, chunk_bytes=200)
-    monkeypatch.setattr(skattn.contextualizer, "Attention", chunked)
+    monkeypatch.setitem(ATTENTIONS, "scaled_dot_product", chunked)
     again = small(pooling=pooling).fit(sets)
     assert_same_fit(model, again, **exact)
     for got, row in zip(again.transform(sets), out, strict=True):
@@ -231,8 +229,8 @@ def test_order_neighbours_padding_and_chunks(sets, pooling, dtype, rng, monkeypa
 
 
 def test_processes_and_threads_change_no_bit(rng, monkeypatch):
-    monkeypatch.setattr(_objective, "WORK_OF_A_PART", 2000.0)
-    monkeypatch.setattr(skattn.contextualizer, "MANY_TOKENS", 0)
+    monkeypatch.setattr(_objective, "WORK_OF_A_PIECE", 2000.0)
+    monkeypatch.setattr("skattn._network.MANY_TOKENS", 0)
     sets = [rng.normal(size=(n, 3)) for n in [*rng.integers(0, 9, size=40), 60]]
     one, two = (small(n_jobs=n_jobs).fit(sets) for n_jobs in (1, 2))
     assert one.loss_curve_ == two.loss_curve_

@@ -9,11 +9,10 @@ import time
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from reference import attend_and_pool, log_loss_gradient
+from reference import attend_and_pool, log_loss_gradient, make_objective
 from threadpoolctl import threadpool_limits
 
 from skattn import AttentionContextualizer, RaggedArray
-from skattn._objective import Objective
 from skattn.attention import Attention
 from skattn.losses import LogLoss
 from skattn.pooling import MeanPooling
@@ -27,7 +26,9 @@ def task(request, rng):
     sets = [rng.normal(size=(n, D)) for n in rng.integers(3, 31, size=N_SETS)]
     X, y = RaggedArray.from_list(sets), rng.integers(0, 2, size=N_SETS)
     attention = Attention(request.param, D, D, score_statistics=False)
-    objective = Objective(X, y, np.ones(N_SETS), 1, attention, MeanPooling(), LogLoss(), alpha=0.0)
+    objective = make_objective(
+        X, y, np.ones(N_SETS), 1, attention, MeanPooling(), LogLoss(), alpha=0.0
+    )
     return sets, X, y, objective, 0.3 * rng.normal(size=objective.layout.size)
 
 
@@ -47,7 +48,7 @@ def median_ratio(slow, fast):
 
 def test_loss_and_gradient_are_three_times_as_fast_as_set_by_set(task):
     sets, _, y, objective, theta = task
-    params, n_heads = objective.layout.unpack(theta), objective.attention.n_heads
+    params, n_heads = objective.layout.unpack(theta), objective.network.attention.n_heads
     value, grads = log_loss_gradient(params, sets, y, n_heads=n_heads)
     fast_value, fast_grad = objective.value_and_grad(theta)
     assert_allclose(fast_value, value, rtol=1e-10)
@@ -63,7 +64,7 @@ def test_loss_and_gradient_are_three_times_as_fast_as_set_by_set(task):
 
 def test_pooled_transform_is_twice_as_fast_as_set_by_set(task):
     sets, X, y, objective, theta = task
-    params, n_heads = objective.layout.unpack(theta), objective.attention.n_heads
+    params, n_heads = objective.layout.unpack(theta), objective.network.attention.n_heads
     estimator = AttentionContextualizer(
         n_heads=n_heads,
         d_k=D,

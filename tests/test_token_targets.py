@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import LENGTHS, layer
+from reference import LENGTHS, layer, make_objective
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, f1_score, r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -22,9 +22,8 @@ from skattn import (
     RaggedArray,
     _objective,
 )
-from skattn._objective import Objective
 from skattn._targets import by_set
-from skattn.attention import MASKS, Attention
+from skattn.attention import ATTENTIONS, MASKS, Attention
 from skattn.losses import LOSSES
 from skattn.pooling import POOLINGS, MeanPooling
 
@@ -87,7 +86,7 @@ def objective_of(sets, loss="squared_error", n_outputs=2, token_weights=False, *
     weights = [rng.integers(1, 4, size=len(x)) for x in sets] if token_weights else None
     X = RaggedArray.from_list(sets, weights)
     rows = np.flatnonzero(rng.uniform(size=X.n_tokens) < 0.7)
-    return Objective(
+    return make_objective(
         X,
         targets_of(loss, len(rows), n_outputs, rng),
         rng.uniform(0.5, 2, size=len(rows)),
@@ -468,7 +467,7 @@ def test_order_neighbours_padding_and_chunks(sets, labels, dtype, rng, monkeypat
     for i, tokens in enumerate(sets):
         assert_allclose(model.decision_function([tokens])[0], together[i], **exact)
     chunked = functools.partial(Attention, chunk_bytes=200)
-    monkeypatch.setattr(skattn.contextualizer, "Attention", chunked)
+    monkeypatch.setitem(ATTENTIONS, "scaled_dot_product", chunked)
     assert_same_fit(model, classifier().fit(sets, y), **exact)
 
 
@@ -482,7 +481,7 @@ def test_empty_sets_change_nothing(sets, labels):
 
 
 def test_processes_change_no_bit(rng, monkeypatch):
-    monkeypatch.setattr(_objective, "WORK_OF_A_PART", 2000.0)
+    monkeypatch.setattr(_objective, "WORK_OF_A_PIECE", 2000.0)
     sets = [rng.normal(size=(n, 3)) for n in [*rng.integers(0, 9, size=40), 60]]
     y = [(x[:, 0] > 0) * 1.0 for x in sets]
     y[3][:] = np.nan

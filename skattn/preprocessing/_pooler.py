@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._input import EMPTY, read_sets, refuse_empty_sets
 from .._output import RaggedOutputMixin
+from .._sets import Sets
 from ..pooling import MaxPooling, MeanPooling, StatsPooling, SumPooling
 from ..ragged import RaggedArray
 from ._names import of_token_features
@@ -156,8 +157,8 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         widths = [1 if s == "count" else X.n_features for s in self.statistics]
         stops = np.cumsum(widths)
         out = np.zeros((len(X), stops[-1]), X.dtype)
-        for sets, rows, (b, n) in X.equal_length_chunks(
-            lambda n: POOLED_AT_ONCE // max(1, n * X.n_features)
+        for sets, rows, (b, n), *_ in Sets.of(X).equal_length_chunks(
+            lambda n, _: POOLED_AT_ONCE // max(1, n * X.n_features)
         ):
             weights = None if X.weights is None else X.weights[rows].reshape(b, n)
             values = X.values[rows].astype(np.float64, copy=False).reshape(b, n, X.n_features)
@@ -221,7 +222,7 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         """Sets ready to be pooled: checked, without the tokens of weight 0."""
         X = read_sets(self, X, reset=reset).drop_zero_weights()
         if self.empty == "error":
-            refuse_empty_sets(X)
+            refuse_empty_sets(Sets.of(X))
         return X
 
 

@@ -1,0 +1,307 @@
+"""Tasks: what a fit predicts, which sets and tokens count in it, and in which units.
+
+A task is a frozen value that the fitted estimator keeps: class labels, numbers, the tokens
+themselves, or nothing. `code` turns targets as given into targets as the loss takes them.
+"""
+
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+
+from ._input import check_sample_weight
+from ._sets import Sets
+from ._targets import scored_tokens
+from .losses import LOSSES, ReconstructionError
+from .masks import ExcludeSelf, NoMask, mask_of
+from .pooling import StatsPooling
+from .ragged import RaggedArray
+
+ERROR_STATISTICS = StatsPooling()  # of the errors of a set's tokens
+RECONSTRUCTION = "reconstruction"
+
+
+class Scored(NamedTuple):
+    """The sets that count in a fit, and the targets that are scored.
+
+    y are the targets, or None; weight (n_targets,) their weights. With a target per token, rows
+    (n_targets,) are the tokens that have one, and `weight` has the factor `counts`, the token
+    weights of these tokens, None where there are none.
+    """
+
+    sets: Sets
+    y: np.ndarray | None
+    weight: np.ndarray
+    rows: np.ndarray | None = None
+    counts: np.ndarray | None = None
+
+    @classmethod
+    def of_sets(cls, sets, y, sample_weight):
+        """The sets of positive weight, with a target each, or none."""
+        weight = check_sample_weight(sample_weight, len(sets))
+        if y is not None:
+            check_consistent_length(sets, y)
+        if np.all(weight > 0):
+            return cls(sets, y, weight)
+        used = np.flatnonzero(weight)
+        return cls(sets.take(used), None if y is None else y[used], weight[used])
+
+    @classmethod
+    def of_tokens(cls, sets, y, sample_weight, given):
+        """The sets with a token that is scored; `given` has the tokens of weight 0 too."""
+        y, rows, weight = scored_tokens(y, sample_weight, given.queries)
+        tokens = sets.queries
+        used = np.unique(tokens.repeat(np.arange(len(tokens)))[rows])
+        is_left_out = np.ones(len(tokens), dtype=np.int64)
+        is_left_out[used] = 0
+        rows = rows - np.cumsum(tokens.repeat(is_left_out))[rows]
+        sets = sets.take(used)
+        if tokens.weights is None:
+            return cls(sets, y, weight, rows)
+        counts = sets.queries.weights[rows]
+        return cls(sets, y, weight * counts, rows, counts)
+
+    @property
+    def set_weight(self):
+        """What each token of a set counts in its mean and scale, (n_samples,).
+
+        With a target per token, the mean weight of the set's scored tokens.
+        """
+        if self.rows is None:
+            return self.weight
+        tokens = self.sets.queries
+        sums = np.zeros((tokens.n_tokens, 2))
+        sums[self.rows, 0] = self.weight
+        sums[self.rows, 1] = (self.weight > 0) * (1.0 if self.counts is None else self.counts)
+        total, n = tokens.with_values(sums).segment_sum().T
+        return np.divide(total, n, out=np.zeros(len(tokens)), where=n > 0)
+
+    def look_for_tokens(self):
+        """Refuse sets without a token; warn where no token has another to attend to."""
+        for side, what in zip(self.sets.sides, ("sets", "contexts"), strict=False):
+            if side.n_tokens == 0:
+                raise ValueError(
+                    f"Found no tokens in {len(side)} {what} (of positive weight); at least one is "
+                    "required."
+                )
+        if self.sets.keys.lengths.max() == 1:
+            warnings.warn(
+                "No context has more than one token: there is nothing to choose from."
+                if self.sets.has_context
+                else "No training set has more than one token: attention is then the identity. If "
+                "X is a single set, pass it as [X].",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """No task: nothing is predicted, the parameters stay where they start."""
+
+    loss: object = None
+    per_token: bool = False
+
+    held = ()  # parameters of attention that are not learned, beside its own
+
+    @classmethod
+    def mask(cls, mask):
+        """The mask of the attention, given the parameter of that name."""
+        return mask_of(mask)
+
+    def network(self, network):
+        """The network as the fit walks through it."""
+        return network
+
+    def coded(self, y, scaler):
+        """Targets as the loss takes them, once tokens have their scaler."""
+        return y
+
+    def fitted(self):
+        """Public fitted attributes of the estimator, by name."""
+        return {}
+
+    def in_units(self, head):
+        """Parameters of the head in units of y."""
+        return head
+
+    def from_units(self, head):
+        """Parameters of the head as the fit learns them."""
+        return head
+
+    def n_extra(self, pooling):
+        """Columns that the output has beside contextual vectors."""
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTask(Task):
+    """Class labels."""
+
+    classes: np.ndarray = field(default=None)
+
+    @classmethod
+    def code(cls, loss, scored, class_weight):
+        """The task, its targets with class weights in their weights, and its outputs."""
+        y = scored.y
+        if y.dtype.kind == "f":  # refuse NaN and infinity by name
+            y = check_array(y, ensure_2d=False, input_name="y")
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        classes, encoded = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"loss='log_loss' needs at least two classes, but y holds one class, "
+                f"{classes.tolist()[0]!r}."
+            )
+        weight = scored.weight
+        if class_weight is not None:
+            weight = weight * _class_weights(class_weight, y, encoded, scored.counts)
+        task = cls(loss, scored.rows is not None, classes)
+        n_outputs = len(classes) if len(classes) > 2 else 1
+        return task, scored._replace(y=encoded, weight=weight), n_outputs
+
+    def fitted(self):
+        """The class labels."""
+        return {"classes_": self.classes}
+
+
+@dataclass(frozen=True, eq=False)
+class NumberTask(Task):
+    """Numbers, in units of `scale` (n_outputs,) about `mean`."""
+
+    mean: np.ndarray = field(default=None)
+    scale: np.ndarray = field(default=None)
+    n_axes: int = 2
+
+    @classmethod
+    def code(cls, loss, scored, class_weight):
+        """The task, its targets standardised if the loss asks for it, and its outputs."""
+        y, name = scored.y, _name(loss)
+        if class_weight is not None:
+            raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
+        if y.dtype.kind in "US" or (y.dtype == object and any(isinstance(v, str) for v in y.flat)):
+            raise ValueError(
+                f"y holds text, for instance {str(y.flat[0])!r}, but loss={name!r} needs numbers. "
+                "For labels choose loss='log_loss', or AttentionClassifier."
+            )
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        n_axes = y.ndim
+        if n_axes > 2:
+            raise ValueError(f"y has shape {y.shape}, but must have 1 or 2 axes.")
+        y = y.reshape(len(y), -1)
+        loss.check(y)
+        mean, scale = np.zeros(y.shape[1]), np.ones(y.shape[1])
+        if loss.scales_target:
+            mean = np.average(y, axis=0, weights=scored.weight)
+            centred = y - mean
+            top = np.abs(centred).max(axis=0)  # taken out, or the squares might not be finite
+            top[top == 0] = 1.0
+            variance = np.average((centred / top) ** 2, axis=0, weights=scored.weight)
+            spread = top * np.sqrt(variance)
+            scale = np.where(spread > 0, spread, 1.0)
+        task = cls(loss, scored.rows is not None, mean, scale, n_axes)
+        return task, scored._replace(y=(y - mean) / scale), y.shape[1]
+
+    def in_units(self, head):
+        """Parameters of the head in units of y."""
+        return {
+            "coef": head["coef"] * self.scale[:, None],
+            "intercept": head["intercept"] * self.scale + self.mean,
+        }
+
+    def from_units(self, head):
+        """Parameters of the head as the fit learns them."""
+        return {
+            "coef": head["coef"] / self.scale[:, None],
+            "intercept": (head["intercept"] - self.mean) / self.scale,
+        }
+
+    def predict(self, raw):
+        """Numbers in units of y, with as many axes as y had."""
+        prediction = self.loss.inverse_link(raw)
+        return prediction[:, 0] if self.n_axes == 1 else prediction
+
+
+@dataclass(frozen=True, eq=False)
+class ReconstructionTask(Task):
+    """Each token, standardised, from the others of its set."""
+
+    loss: object = ReconstructionError()
+    per_token: bool = True
+
+    held = ("W_Q", "W_K")
+
+    @classmethod
+    def code(cls, loss, scored, class_weight):
+        """The task, the scored tokens as its targets, and their features."""
+        tokens = scored.sets.queries
+        return cls(), scored._replace(y=tokens.values[scored.rows]), tokens.n_features
+
+    @classmethod
+    def mask(cls, mask):
+        """No token attends to itself."""
+        if mask_of(mask) not in (NoMask(), ExcludeSelf()):
+            raise ValueError(
+                "loss='reconstruction' predicts each token from all others of its set, so mask "
+                f"must be None or 'exclude_self', but is {mask!r}."
+            )
+        return ExcludeSelf()
+
+    def network(self, network):
+        """The network without score statistics: they would give the token away."""
+        return replace(network, attention=replace(network.attention, score_statistics=False))
+
+    def coded(self, y, scaler):
+        """The tokens, standardised in float64."""
+        return y.astype(np.float64) if scaler is None else (y - scaler.mean) / scaler.scale
+
+    def n_extra(self, pooling):
+        """Each token's error, or its statistics over the set."""
+        return 1 if pooling is None else ERROR_STATISTICS.n_features_out(1)
+
+    def errors(self, head, out, chunk):
+        """Root mean squared error of each token of a chunk, (b, n, 1)."""
+        Z = out[..., : head["coef"].shape[1]]  # without the score statistics
+        raw = Z @ head["coef"].T + head["intercept"]  # (b, n, n_features), in float64
+        return np.sqrt(np.mean((raw - chunk.block.X) ** 2, axis=-1, keepdims=True))
+
+    def with_errors(self, head, out, chunk, pooling, params):
+        """Contextual vectors `out` (b, n, k) of a chunk with their errors.
+
+        Rows of tokens, or pooled with statistics of the errors, one row per set.
+        """
+        sets = RaggedArray.from_block(out, chunk.weights)
+        errors = sets.with_values(self.errors(head, out, chunk).reshape(-1, 1))
+        if pooling is None:
+            return np.hstack([sets.values, errors.values])
+        pooled, _ = pooling.forward(params, sets)
+        return np.hstack([pooled, ERROR_STATISTICS.forward({}, errors)[0]])
+
+
+def _name(loss):
+    """The name of a loss in the table, or of its class."""
+    return next((name for name, kind in LOSSES.items() if kind is type(loss)), type(loss).__name__)
+
+
+def _class_weights(class_weight, y, encoded, counts):
+    """The weight of each label's class, (n_targets,)."""
+    if not (class_weight == "balanced" or isinstance(class_weight, dict)):
+        raise ValueError(
+            f"class_weight must be a dict, 'balanced' or None, but is {class_weight!r}."
+        )
+    if class_weight == "balanced" and counts is not None:
+        of_class = np.bincount(encoded, counts)
+        weights = (of_class.sum() / (len(of_class) * of_class))[encoded]
+    else:
+        weights = compute_sample_weight(class_weight, y)
+    if not np.all(np.isfinite(weights) & (weights >= 0)) or not weights.any():
+        raise ValueError(
+            f"class_weight must give each class a finite weight of 0 or more, and one of them "
+            f"more than 0, but is {class_weight!r}."
+        )
+    return weights
