@@ -7,7 +7,7 @@ estimators whether token weights go with it, and the diagnostics how to word the
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["MASKS", "Causal", "Diagonal", "ExcludeSelf", "Mask", "NoMask"]
+__all__ = ["MASKS", "Mask"]
 
 
 @dataclass(frozen=True)

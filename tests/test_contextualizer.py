@@ -105,7 +105,7 @@ def fitted(sets, rng, **params):
             "pooling must be one of .*, but is 3, which lacks shapes",
         ),
         ("mask", "upper", ValueError, "mask must be one of .*'causal'.*'upper'"),
-        ("mask", np.eye(2), TypeError, "mask must be one of .*, which lacks allowed"),
+        ("mask", np.eye(2), TypeError, "which lacks allowed"),
         ("scale", "big", TypeError, "scale must be a number"),
         ("scale", np.inf, ValueError, "scale must be finite"),
         ("loss", "hinge", ValueError, "loss must be one of .*'auto'.*'hinge'"),
