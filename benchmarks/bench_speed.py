@@ -1,7 +1,7 @@
 """Speed against PyTorch on the CPU: loss and gradient, transform, fit, memory, scaling.
 
 Run as ``python -m benchmarks.bench_speed [--fast] [--share S] [--repeats N] [--only W1,W2]
-[--parts peers,fit]``. The classes at the end are for airspeed velocity (asv). Sizes are those of
+[--parts peers,fit]``. Sizes are those of
 `workloads`, the baselines PyTorch's forms in `torch_peers`: padded batches, padded batches of sets
 sorted by length, and buckets of exactly one length. Everything but the two-core part runs on one
 core, BLAS and PyTorch on one thread, competitors in turns; a ratio is the median time of PyTorch
@@ -935,117 +935,6 @@ Made by `python -m benchmarks.bench_speed`.
     if not (args.fast or args.only or args.parts):
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(page, encoding="utf-8")
-
-
-# For airspeed velocity
-
-
-class LossAndGradient:
-    """Loss and gradient; the baseline is PyTorch on exact-length buckets and padded batches."""
-
-    params = [["W1", "W2", "W3"], ["f64", "f32"], [1, 4], [1, 5]]
-    param_names = ["workload", "dtype", "n_heads", "n_outputs"]
-    share = 0.25
-
-    def setup(self, workload, dtype, n_heads, n_outputs):
-        self.case = Case(workload, DTYPES[dtype], n_heads, n_outputs, self.share)
-        self.statistics = self.case.make_objective(score_statistics=True)
-        self.theta = np.full(self.statistics.layout.size, 0.1)
-        _, self.buckets = best_form(self.case, "buckets")
-        self.padded = self.case.peer("random", False) if workload != "W3" else None
-
-    def time_ours(self, *params):
-        self.case.objective.value_and_grad(self.case.theta)
-
-    def time_ours_with_statistics(self, *params):
-        self.statistics.value_and_grad(self.theta)
-
-    def time_torch_buckets(self, *params):
-        self.buckets.loss_and_grad()
-
-    def time_torch_padded(self, *params):
-        if self.padded is None:
-            raise NotImplementedError("sets of one length need no padding")
-        self.padded.loss_and_grad()
-
-    def peakmem_ours(self, *params):
-        self.case.objective.value_and_grad(self.case.theta)
-
-    def peakmem_torch_buckets(self, *params):
-        self.buckets.loss_and_grad()
-
-
-class Transform:
-    """Pooled and token transforms; the baseline is PyTorch on exact-length buckets."""
-
-    params = [["W1", "W2", "W3"], ["f64", "f32"], [1, 4]]
-    param_names = ["workload", "dtype", "n_heads"]
-    share = 0.25
-
-    def setup(self, workload, dtype, n_heads):
-        case = Case(workload, DTYPES[dtype], n_heads, 1, self.share)
-        self.pooled, self.tokens = case.ours("pooled"), case.ours("tokens")
-        _, self.buckets = best_form(case, "buckets", "pooled")
-
-    def time_pooled(self, *params):
-        self.pooled()
-
-    def time_tokens(self, *params):
-        self.tokens()
-
-    def time_torch_pooled(self, *params):
-        self.buckets.pooled()
-
-    def time_torch_tokens(self, *params):
-        self.buckets.tokens()
-
-    def peakmem_pooled(self, *params):
-        self.pooled()
-
-    def peakmem_tokens(self, *params):
-        self.tokens()
-
-
-class Fit:
-    """Ten iterations of the public `fit`, with its defaults but for the widths."""
-
-    params = [["W1", "W2"], ["f64", "f32"]]
-    param_names = ["workload", "dtype"]
-    share = 0.25
-
-    def setup(self, workload, dtype):
-        self.case = Case(workload, DTYPES[dtype], share=self.share)
-        fit = {"init": "tied", "standardize": True, "score_statistics": True, "random_state": 0}
-        self.estimator = self.case.estimator(max_iter=10, tol=0.0, **fit)
-
-    def _fit(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            self.estimator.fit(self.case.X, self.case.y)
-
-    def time_fit(self, *params):
-        self._fit()
-
-    def peakmem_fit(self, *params):
-        self._fit()
-
-
-class OneSet:
-    """`transform` of a list of one array (20, 16)."""
-
-    params = [["mean", None]]
-    param_names = ["pooling"]
-
-    def setup(self, pooling):
-        case = Case("W4", np.float64)
-        self.sets = [np.array(case.X[0])]
-        self.estimator = case.estimator(pooling=pooling).fit(self.sets)
-
-    def time_transform(self, pooling):
-        self.estimator.transform(self.sets)
-
-    def peakmem_transform(self, pooling):
-        self.estimator.transform(self.sets)
 
 
 if __name__ == "__main__":
