@@ -25,7 +25,6 @@ import json
 import math
 import multiprocessing
 import os
-import platform
 import re
 import shutil
 import sys
@@ -38,8 +37,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
@@ -49,16 +46,15 @@ from skattn import (
     AttentionClassifier,
     AttentionContextualizerCV,
     AttentionRegressor,
-    __version__,
 )
 
 from . import accuracy_peers as peers
 from .accuracy_data import TASKS, data_folder
 from .accuracy_members import recalled_seconds, remembered
+from .pages import RESULTS, machine, markdown, number, publish
 
-HERE = Path(__file__).parent
-PAGE, TABLE = HERE / "results" / "accuracy.md", HERE / "results" / "accuracy.csv"
-CACHE = HERE / ".accuracy_cache"
+TABLE = RESULTS / "accuracy.csv"
+CACHE = RESULTS.parent / ".accuracy_cache"
 MEMBERS = "members"  # the folder in the cache's of what members of stacks predict
 PROTOCOL = 1  # to be raised when data, splits or scores change in a way that settings do not show
 FAST = "lookup matching_pairs digit_bags musk1 mutagenesis188_atoms japanese_vowels mnist_points"
@@ -374,20 +370,6 @@ def clock(seconds):
 # The report
 
 
-def markdown(lines):
-    """A Markdown table with aligned columns; the first line is its header."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rule = ["-" * width for width in widths]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(cells, widths, strict=True)) + " |"
-        for cells in [lines[0], rule, *lines[1:]]
-    )
-
-
-def number(value):
-    return f"{value:.3f}".replace("0.", ".", 1)
-
-
 def score_table(tasks, cache, score="score", shown=lambda task: True):
     """Mean scores by task and method, standard errors, the best in bold."""
     lines = [["", *(method.name for method in METHODS)]]
@@ -471,25 +453,6 @@ def times_table(tasks, cache):
     return f"{markdown(lines)}\n\nAll together took {minutes.sum():.0f} minutes."
 
 
-def machine():
-    """The processor and versions, without anything that names the machine."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [s for s in cpuinfo.read_text().splitlines() if s.startswith("model name")]
-        model = names[0].split(":", 1)[1].strip() if names else model
-    versions = {"numpy": np, "scipy": scipy, "scikit-learn": sklearn}
-    if importlib.util.find_spec("torch"):
-        import torch
-
-        versions["torch"] = torch
-    versions = ", ".join(f"{name} {module.__version__}" for name, module in versions.items())
-    return (
-        f"{model}, {os.cpu_count()} cores, one thread a run; Python {platform.python_version()}, "
-        f"{versions}, skattn {__version__}"
-    )
-
-
 def report(tasks, cache):
     """The page of results."""
     missing = [m.name for m in METHODS if not any(cache.of(task, m) for task in tasks)]
@@ -543,7 +506,7 @@ Median over the splits of processor time, tuning included.
 
 {times_table(tasks, cache)}
 
-{machine()}.
+{machine("one thread a run")}.
 Made by `python -m benchmarks.bench_accuracy`.
 """
 
@@ -612,11 +575,9 @@ def main(argv=None):
         ]
         if todo:
             failed = run_all(todo, cache, args.jobs)
-    page = report(tasks, cache)
-    print("\n" + page)
-    if args.report or not (args.fast or args.sets or args.methods):
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page)
+    whole = args.report or not (args.fast or args.sets or args.methods)
+    publish(report(tasks, cache), RESULTS / "accuracy.md", whole)
+    if whole:
         TABLE.write_text(csv(tasks, cache))
     return int(failed > 0)
 

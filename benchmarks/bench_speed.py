@@ -18,7 +18,6 @@ import inspect
 import json
 import math
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -30,11 +29,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 import skattn.contextualizer
 from skattn import AttentionContextualizer, as_ragged
@@ -43,10 +40,10 @@ from skattn.attention import Attention
 from skattn.losses import LogLoss
 from skattn.pooling import MeanPooling
 
+from .pages import RESULTS, machine, markdown, publish
 from .torch_peers import FORMS, TorchModel, fit_adam, fit_lbfgs
 from .workloads import WORKLOADS, Workload
 
-RESULTS = Path(__file__).parent / "results" / "speed.md"
 DTYPES = {"f64": np.float64, "f32": np.float32}
 KINDS = ("grad", "pooled", "tokens")
 NAMES = {"grad": "loss + gradient", "pooled": "pooled transform", "tokens": "token transform"}
@@ -325,7 +322,7 @@ With four heads half as many sets as with one.
 1024 x 1024 product's ({peaks} Gflop/s). *with statistics*: time of loss and gradient with
 score statistics, PyTorch's model having none, over that without. {MISSED.strip()}: target missed.
 
-{table(header, lines)}
+{markdown([header, *lines])}
 
 Best bucket forms: {"; ".join(forms)}.
 """
@@ -370,7 +367,7 @@ def claims(title, text, found):
     for claim in found:
         print("  ".join(claim.cells), flush=True)
     header = ["", "measured", "target", ""]
-    return f"## {title}\n\n{text}\n\n{table(header, [claim.cells for claim in found])}\n"
+    return f"## {title}\n\n{text}\n\n{markdown([header, *(claim.cells for claim in found)])}\n"
 
 
 @contextmanager
@@ -470,7 +467,7 @@ finds them in batches. *both pack*: PyTorch too makes its buckets within the tim
 each. *PyTorch packed*: as above. *both packed*: ours is given the sets in order of length, of
 which it takes blocks without a copy. One head; time of PyTorch's best bucket form over ours.
 
-{table(header, lines)}
+{markdown([header, *lines])}
 """
 
 
@@ -666,7 +663,7 @@ gradient find the sets packed, as PyTorch does in its batches; `fit`, two iterat
 too, and on W3 is given two sets. Target for loss and gradient and for transform: ≤ 40. The last
 three columns are for loss and gradient, by how much the resident memory of a process rises.
 
-{table(header, lines)}
+{markdown([header, *lines])}
 
 A set of {n:,} tokens of 64 features, {size:.0f} MB, whose scores would take {n * n * 8 / 1e6:,.0f}
 MB: loss and gradient {grad:.0f} MB in {seconds:.1f} s, pooled transform {pooled:.0f} MB.
@@ -840,46 +837,6 @@ def run_child(what, *args):
 # The page
 
 
-def table(header, lines):
-    """A Markdown table with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
-    rule = ["-" * width for width in widths]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(cells, widths, strict=True)) + " |"
-        for cells in [header, rule, *lines]
-    )
-
-
-def machine():
-    """Processor, caches, versions and kernels, without anything that names the machine."""
-    model, cpuinfo = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
-    flags = []
-    if cpuinfo.exists():
-        text = cpuinfo.read_text().splitlines()
-        fields = dict(reversed([s.split(":", 1) for s in text if ":" in s]))
-        fields = {name.strip(): value.strip() for name, value in fields.items()}
-        model = fields.get("model name", model)
-        flags = [f for f in ("avx2", "avx512f") if f in fields.get("flags", "").split()]
-    caches = []
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = (
-            (index / name).read_text().strip() for name in ("level", "type", "size")
-        )
-        if kind != "Instruction":
-            caches.append(f"L{level} {size}")
-    blas = {
-        f"{lib.get('internal_api')} {lib.get('version')} ({lib.get('architecture', 'unknown')})"
-        for lib in threadpool_info()
-        if lib["user_api"] == "blas"
-    }
-    return (
-        f"{model} ({', '.join([*flags, *caches])}), {os.cpu_count()} cores; Python "
-        f"{platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}, "
-        f"scikit-learn {sklearn.__version__}, torch {torch.__version__}, skattn "
-        f"{skattn.__version__}; BLAS of NumPy and SciPy: {', '.join(sorted(blas))}"
-    )
-
-
 PARTS = {
     "peers": peers_part,
     "packing": packing_part,
@@ -912,7 +869,8 @@ def main(argv=None):
     given["only"] = tuple(args.only.split(",")) if args.only else None
     settings = replace(settings, **{name: v for name, v in given.items() if v is not None})
     names = args.parts.split(",") if args.parts else list(PARTS)
-    print(machine(), flush=True)
+    note = machine("one thread unless a part tells")
+    print(note, flush=True)
     begin, pages = time.perf_counter(), []
     for name in names:
         start = time.perf_counter()
@@ -926,15 +884,12 @@ def main(argv=None):
     page = f"""# Speed
 
 Share {settings.share:g} of the sets of each workload, medians of at most {settings.repeats} rounds,
-{time.perf_counter() - begin:.0f} s in all. {machine()}.
+{time.perf_counter() - begin:.0f} s in all. {note}.
 
 {chr(10).join(pages)}
 Made by `python -m benchmarks.bench_speed`.
 """
-    print("\n" + page)
-    if not (args.fast or args.only or args.parts):
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(page, encoding="utf-8")
+    publish(page, RESULTS / "speed.md", not (args.fast or args.only or args.parts))
 
 
 if __name__ == "__main__":
