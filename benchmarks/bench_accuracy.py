@@ -1,18 +1,19 @@
 """Accuracy on sets, generated and real, against tuned peers.
 
-Run as ``python -m benchmarks.bench_accuracy [--jobs 2] [--sets musk1,fox] [--methods ours]
-[--fresh ours] [--fast] [--report] [--cache FOLDER]``. Tasks, splits and their sizes are those of
+Run as ``python -m benchmarks.bench_accuracy [--jobs 2] [--sets musk1,fox] [--methods ours] [--fresh
+ours] [--stored] [--fast] [--report] [--cache FOLDER]``. Tasks, splits and their sizes are those of
 `accuracy_data`, the peers those of `accuracy_peers`. A run is one method on one split of one task;
 its scores are kept as a line of a file in the cache folder, so that a run that was killed goes on
 where it was, and only what `--fresh` names is computed again. A line counts only for the settings
 it was made with: what changed since is run again. A change of code is no change of settings:
-``--fresh ours`` is for that, and forgets what members of stacks predicted, too. `--sets` and
-`--methods` take parts of names ("peers" and "ours" are all of either kind), `--report` runs
-nothing. Whatever is missing in the cache is left blank in the report. A run without filters writes
-the tables to ``benchmarks/results/accuracy.md`` and the scores of all splits to ``accuracy.csv``
-beside it; any other run prints them. The real sets are found as `accuracy_data` says; `--fast`
-takes less than ten minutes on some of the tasks, with smaller sets, at most two splits and untuned
-networks.
+``--fresh ours`` is for that, and forgets what members of stacks predicted, too. With `--stored`, a
+peer's split that the cache lacks is taken from ``accuracy.csv``, whatever settings it was made
+with. `--sets` and `--methods` take parts of names ("peers" and "ours" are all of either kind),
+`--report` runs nothing. What is missing then is left blank in the report. A run without filters
+writes the tables to ``benchmarks/results/accuracy.md`` and the scores of all splits to
+``accuracy.csv`` beside it; any other run prints them. The real sets are found as `accuracy_data`
+says; `--fast` takes less than ten minutes on some of the tasks, with smaller sets, at most two
+splits and untuned networks.
 """
 
 import argparse
@@ -238,7 +239,7 @@ def mean_and_error(results):
     values = [result["score"] for result in results]
     if len(values) > 1:
         return np.mean(values), np.std(values, ddof=1) / np.sqrt(len(values))
-    return values[0], standard_error(results[0]["parts"])
+    return values[0], standard_error(results[0]["parts"]) if "parts" in results[0] else math.nan
 
 
 def difference(ours, theirs):
@@ -246,10 +247,11 @@ def difference(ours, theirs):
     if min(len(ours), len(theirs)) > 1:
         values = np.array([a["score"] - b["score"] for a, b in zip(ours, theirs, strict=False)])
         return values.mean(), values.std(ddof=1) / np.sqrt(len(values))
+    gap = ours[0]["score"] - theirs[0]["score"]
+    if "parts" not in theirs[0]:  # the table keeps scores alone
+        return gap, math.nan
     pairs = zip(ours[0]["parts"], theirs[0]["parts"], strict=True)
-    return ours[0]["score"] - theirs[0]["score"], standard_error(
-        [np.subtract(a, b) for a, b in pairs]
-    )
+    return gap, standard_error([np.subtract(a, b) for a, b in pairs])
 
 
 # The cache
@@ -258,10 +260,12 @@ def difference(ours, theirs):
 class Cache:
     """Results by (task, method, split), one line of JSON each; a later line replaces a former."""
 
-    def __init__(self, folder, fast):
+    def __init__(self, folder, fast, table=TABLE, takes_stored=False):
         self.path, self.folder, self.fast = folder / "scores.jsonl", folder, fast
         folder.mkdir(parents=True, exist_ok=True)
         self.results = {}
+        self.stored = {} if fast else stored(table)  # of the table, before it is written again
+        self.takes_stored = takes_stored
         for text in self.path.read_text().splitlines() if self.path.exists() else []:
             try:
                 line = json.loads(text)
@@ -274,7 +278,10 @@ class Cache:
         return task.name, method.name, number, hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def get(self, task, method, number):
-        return self.results.get(self.key(task, method, number))
+        found = self.results.get(self.key(task, method, number))
+        if found is None and self.takes_stored and not method.is_ours:
+            found = self.stored.get((task.name, method.name, number))
+        return found
 
     def put(self, task, method, number, result):
         key = self.key(task, method, number)
@@ -291,6 +298,16 @@ class Cache:
             return None
         found = (self.get(task, method, number) for number in splits(task, method, self.fast))
         return list(itertools.takewhile(lambda result: result is not None, found)) or None
+
+
+def stored(table):
+    """Results by (task, method, split) from a table that `csv` made; they have no parts."""
+    results = {}
+    for line in table.read_text().splitlines()[1:] if table.exists() else []:
+        task, method, split, _, score, auc, seconds = line.split(",")
+        result = {"split": int(split), "score": float(score), "seconds": float(seconds)}
+        results[task, method, int(split)] = result | ({"auc": float(auc)} if auc else {})
+    return results
 
 
 def n_splits(task, fast):
@@ -388,7 +405,8 @@ def score_table(tasks, cache, score="score", shown=lambda task: True):
             text = number(means[method.name])
             text = f"**{text}**" if f"{means[method.name]:.3f}" == f"{best:.3f}" else text
             if score == "score":
-                text += f" ± {number(mean_and_error(found[method.name])[1])}"
+                error = mean_and_error(found[method.name])[1]
+                text += "" if np.isnan(error) else f" ± {number(error)}"
                 n_found = len(found[method.name])
                 text += f" ({n_found})" if n_found < n_splits(task, cache.fast) else ""
             cells.append(text)
@@ -410,6 +428,8 @@ def duel(task, cache, method):
     best = min(gaps, key=lambda name: gaps[name][0])
     gap, error = gaps[best]
     verdict = "first" if gap >= 0 else "within" if gap >= -error else "behind"
+    if verdict == "behind" and np.isnan(error):
+        verdict = "behind, error unknown"
     both = [result[: min(len(ours), len(theirs[best]))] for result in (theirs[best], ours)]
     return best, *(mean_and_error(result)[0] for result in both), gap, error, verdict
 
@@ -451,6 +471,27 @@ def times_table(tasks, cache):
             minutes += [sum(r["seconds"] for r in results or []) / 60 for results in found]
     lines.append(["*minutes of all splits*", *(f"{m:.1f}" for m in minutes)])
     return f"{markdown(lines)}\n\nAll together took {minutes.sum():.0f} minutes."
+
+
+def against_stored(tasks, cache):
+    """Seconds of the headline's fits beside those in the table, where any differ; else nothing."""
+    lines = [["", f"{HEADLINE}, seconds", "before", "ratio"]]
+    (method,) = (m for m in METHODS if m.name == HEADLINE)
+    ratios = []
+    for task in tasks:
+        both = [
+            (result["seconds"], cache.stored[key]["seconds"])
+            for result in cache.of(task, method) or []
+            if (key := (task.name, HEADLINE, result["split"])) in cache.stored
+        ]
+        if both:
+            now, before = np.median(both, axis=0)
+            ratios.append(now / before)
+            lines.append([task.name, f"{now:.3g}", f"{before:.3g}", f"{ratios[-1]:.2f}"])
+    if not np.any(np.array(ratios) != 1):
+        return ""
+    lines.append(["*median of the ratios*", "", "", f"{np.median(ratios):.2f}"])
+    return f"\nOn the splits that accuracy.csv had before this run:\n\n{markdown(lines)}\n"
 
 
 def report(tasks, cache):
@@ -505,7 +546,7 @@ the test sets where both have only one.
 Median over the splits of processor time, tuning included.
 
 {times_table(tasks, cache)}
-
+{against_stored(tasks, cache)}
 {machine("one thread a run")}.
 Made by `python -m benchmarks.bench_accuracy`.
 """
@@ -549,6 +590,7 @@ def main(argv=None):
     parser.add_argument("--sets", help="only tasks whose name holds one of these parts")
     parser.add_argument("--methods", help='only such methods; "ours" and "peers" are all of a kind')
     parser.add_argument("--fresh", help="methods to compute again, named in the same way")
+    parser.add_argument("--stored", action="store_true", help="peers may come from accuracy.csv")
     parser.add_argument("--fast", action="store_true", help="some tasks, smaller and untuned")
     parser.add_argument("--report", action="store_true", help="write what the cache holds; no runs")
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the scores")
@@ -560,7 +602,7 @@ def main(argv=None):
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # of the processes that are started
     tasks = [task for task in TASKS if not args.fast or task.name in FAST]
-    cache, failed = Cache(args.cache, args.fast), 0
+    cache, failed = Cache(args.cache, args.fast, takes_stored=args.stored), 0
     fresh = chosen(args.fresh, METHODS, kind) if args.fresh else []
     if not args.report:
         if any(method.name == HEADLINE for method in fresh):

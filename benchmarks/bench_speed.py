@@ -1,14 +1,13 @@
 """Speed against PyTorch on the CPU: loss and gradient, transform, fit, memory, scaling.
 
-Run as ``python -m benchmarks.bench_speed [--fast] [--share S] [--repeats N] [--only W1,W2]
-[--parts peers,fit]``. Sizes are those of
-`workloads`, the baselines PyTorch's forms in `torch_peers`: padded batches, padded batches of sets
-sorted by length, and buckets of exactly one length. Everything but the two-core part runs on one
-core, BLAS and PyTorch on one thread, competitors in turns; a ratio is the median time of PyTorch
-over ours, and ours is timed with its checks: through the public `transform` and `fit`, and for
-loss and gradient the objective that `fit` minimises. Of PyTorch's forms the best counts, and
-gradients are checked to agree before anything is timed. A full run prints its tables and writes
-them to ``benchmarks/results/speed.md``.
+Run as ``python -m benchmarks.bench_speed [--fast] [--share S] [--repeats N] [--only W1,W2] [--parts
+peers,fit]``. Sizes are those of `workloads`, the baselines PyTorch's forms in `torch_peers`: padded
+batches, padded batches of sets sorted by length, and buckets of exactly one length. Everything but
+the two-core part runs on one core, BLAS and PyTorch on one thread, competitors in turns; a ratio is
+the median time of PyTorch over ours, and ours is timed with its checks: through the public
+`transform` and `fit`, and for loss and gradient the objective that `fit` minimises. Of PyTorch's
+forms the best counts, and gradients are checked to agree before anything is timed. A full run
+prints its tables and writes them to ``benchmarks/results/speed.md``.
 """
 
 import argparse
