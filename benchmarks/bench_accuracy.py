@@ -1,16 +1,17 @@
 """Accuracy on sets, generated and real, against tuned peers.
 
 Run as ``python -m benchmarks.bench_accuracy [--jobs 2] [--sets musk1,fox] [--methods ours] [--fresh
-ours] [--stored] [--fast] [--report] [--cache FOLDER]``. Tasks, splits and their sizes are those of
-`accuracy_data`, the peers those of `accuracy_peers`. A run is one method on one split of one task;
-its scores are kept as a line of a file in the cache folder, so that a run that was killed goes on
-where it was, and only what `--fresh` names is computed again. A line counts only for the settings
-it was made with: what changed since is run again. A change of code is no change of settings:
-``--fresh ours`` is for that, and forgets what members of stacks predicted, too. With `--stored`, a
-peer's split that the cache lacks is taken from ``accuracy.csv``, whatever settings it was made
-with. `--sets` and `--methods` take parts of names ("peers" and "ours" are all of either kind),
-`--report` runs nothing. What is missing then is left blank in the report. A run without filters
-writes the tables to ``benchmarks/results/accuracy.md`` and the scores of all splits to
+ours] [--stored peers] [--fast] [--report] [--cache FOLDER]``. Tasks, splits and their sizes are
+those of `accuracy_data`, the peers those of `accuracy_peers`. A run is one method on one split of
+one task; its scores are kept as a line of a file in the cache folder, so that a run that was killed
+goes on where it was, and only what `--fresh` names is computed again. A line counts only for the
+settings it was made with: what changed since is run again. A change of code is no change of
+settings: ``--fresh ours`` is for that, and forgets what members of stacks predicted, too. Splits
+that the cache lacks of methods that `--stored` names are taken from ``accuracy.csv``, whatever
+settings they were made with: ``--fresh set_pipeline --stored peers,attention`` runs nothing but
+set_pipeline. `--sets` and `--methods` take parts of names ("peers" and "ours" are all of either
+kind), `--report` runs nothing. What is missing then is left blank in the report. A run without
+filters writes the tables to ``benchmarks/results/accuracy.md`` and the scores of all splits to
 ``accuracy.csv`` beside it; any other run prints them. The real sets are found as `accuracy_data`
 says; `--fast` takes less than ten minutes on some of the tasks, with smaller sets, at most two
 splits and untuned networks.
@@ -260,7 +261,7 @@ def difference(ours, theirs):
 class Cache:
     """Results by (task, method, split), one line of JSON each; a later line replaces a former."""
 
-    def __init__(self, folder, fast, table=TABLE, takes_stored=False):
+    def __init__(self, folder, fast, table=TABLE, takes_stored=()):
         self.path, self.folder, self.fast = folder / "scores.jsonl", folder, fast
         folder.mkdir(parents=True, exist_ok=True)
         self.results = {}
@@ -279,7 +280,7 @@ class Cache:
 
     def get(self, task, method, number):
         found = self.results.get(self.key(task, method, number))
-        if found is None and self.takes_stored and not method.is_ours:
+        if found is None and method in self.takes_stored:
             found = self.stored.get((task.name, method.name, number))
         return found
 
@@ -590,7 +591,7 @@ def main(argv=None):
     parser.add_argument("--sets", help="only tasks whose name holds one of these parts")
     parser.add_argument("--methods", help='only such methods; "ours" and "peers" are all of a kind')
     parser.add_argument("--fresh", help="methods to compute again, named in the same way")
-    parser.add_argument("--stored", action="store_true", help="peers may come from accuracy.csv")
+    parser.add_argument("--stored", help="methods whose missing splits accuracy.csv gives")
     parser.add_argument("--fast", action="store_true", help="some tasks, smaller and untuned")
     parser.add_argument("--report", action="store_true", help="write what the cache holds; no runs")
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the scores")
@@ -602,7 +603,8 @@ def main(argv=None):
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # of the processes that are started
     tasks = [task for task in TASKS if not args.fast or task.name in FAST]
-    cache, failed = Cache(args.cache, args.fast, takes_stored=args.stored), 0
+    kept = chosen(args.stored, METHODS, kind) if args.stored else []
+    cache, failed = Cache(args.cache, args.fast, takes_stored=kept), 0
     fresh = chosen(args.fresh, METHODS, kind) if args.fresh else []
     if not args.report:
         if any(method.name == HEADLINE for method in fresh):

@@ -96,7 +96,7 @@ def test_scores_of_other_settings_do_not_count(bench, tasks, tmp_path):
     assert fast.get(musk, method, 0) is None
 
 
-def test_peers_come_from_the_table_and_ours_never(bench, tasks, tmp_path):
+def test_named_methods_come_from_the_table_and_others_do_not(bench, tasks, tmp_path):
     peer, ours = bench.METHODS[0], bench.METHODS[-1]
     table = tmp_path / "accuracy.csv"
     made = bench.Cache(tmp_path / "old", fast=False)
@@ -108,7 +108,7 @@ def test_peers_come_from_the_table_and_ours_never(bench, tasks, tmp_path):
     table.write_text(bench.csv(list(tasks.values()), made))
     new, without = (
         bench.Cache(tmp_path / "new", fast=False, table=table, takes_stored=takes)
-        for takes in (True, False)
+        for takes in ([peer], [])
     )
     found = new.of(tasks["musk1"], peer)
     assert [{k: v for k, v in r.items() if k != "split"} for r in found] == results
