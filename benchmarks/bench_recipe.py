@@ -296,7 +296,7 @@ say in what it is scored with.
 that has seen these tasks. By the inner losses of all tasks, there would be a prior of {prior:g}
 without {out}: {points(change)} points.
 
-{machine("one BLAS thread")}.
+{machine("one thread a run")}.
 Made by `python -m benchmarks.bench_recipe`.
 """
 
