@@ -8,8 +8,7 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_LINT := $(VENV)/.installed-lint
 INSTALLED_BENCH := $(VENV)/.installed-bench
 
-.PHONY: demo test lint bench bench-synthetic bench-accuracy bench-recipe bench-tuning bench-variants \
-	clean
+.PHONY: demo test lint bench bench-synthetic bench-accuracy bench-recipe bench-tuning clean
 
 demo: $(INSTALLED)
 	MPLBACKEND=Agg $(BIN)/python examples/plot_quickstart.py
@@ -36,9 +35,6 @@ bench-recipe: $(INSTALLED_BENCH)
 
 bench-tuning: $(INSTALLED_BENCH)
 	$(BIN)/python -m benchmarks.bench_tuning
-
-bench-variants: $(INSTALLED_BENCH)
-	$(BIN)/python -m benchmarks.bench_variants
 
 clean:
 	rm -rf $(VENV) build dist examples/_output .pytest_cache .ruff_cache

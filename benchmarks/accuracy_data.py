@@ -22,7 +22,7 @@ from skattn.datasets import (
     make_matching_pairs,
 )
 
-__all__ = ["TASKS", "Split", "Task", "data_folder"]
+__all__ = ["TASKS", "Split", "Task", "data_folder", "digits", "two_draws"]
 
 N_TRAIN, N_TEST = 1500, 1000
 EMBEDDED = 50  # width of a token of categories, as of a word
@@ -132,7 +132,9 @@ def _embed(sets, train, test):
     return sets.with_values(vectors[items]), (counts[train], counts[test])
 
 
-def _two_draws(make):
+def two_draws(make):
+    """Training and test sets by one generator of data."""
+
     def draw(seed, n_train, n_test):
         rng = np.random.default_rng(seed)
         return *make(n_train, random_state=rng), *make(n_test, random_state=rng)
@@ -140,15 +142,16 @@ def _two_draws(make):
     return draw
 
 
-def _digits(seed, n_train, n_test):
+def digits(seed, n_train, n_test):
+    """Bags of digits, from disjoint pools of images."""
     return load_digit_bags(n_train=n_train, n_test=n_test, random_state=seed)
 
 
 DRAWS = {
-    "lookup": _two_draws(make_lookup),
-    "matching_pairs": _two_draws(make_matching_pairs),
-    "distinct_counts": _two_draws(make_distinct_counts),
-    "digit_bags": _digits,
+    "lookup": two_draws(make_lookup),
+    "matching_pairs": two_draws(make_matching_pairs),
+    "distinct_counts": two_draws(make_distinct_counts),
+    "digit_bags": digits,
 }
 
 TASKS = [

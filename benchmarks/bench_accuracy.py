@@ -1,18 +1,20 @@
 """Accuracy on sets, generated and real, against tuned peers.
 
-Run as ``python -m benchmarks.bench_accuracy [--jobs 2] [--sets musk1,fox] [--methods ours]
-[--fresh ours] [--fast] [--report] [--cache FOLDER]``. Tasks, splits and their sizes are those of
-`accuracy_data`, the peers those of `accuracy_peers`. A run is one method on one split of one task;
-its scores are kept as a line of a file in the cache folder, so that a run that was killed goes on
-where it was, and only what `--fresh` names is computed again. A line counts only for the settings
-it was made with: what changed since is run again. A change of code is no change of settings:
-``--fresh ours`` is for that, and forgets what members of stacks predicted, too. `--sets` and
-`--methods` take parts of names ("peers" and "ours" are all of either kind), `--report` runs
-nothing. Whatever is missing in the cache is left blank in the report. A run without filters writes
-the tables to ``benchmarks/results/accuracy.md`` and the scores of all splits to ``accuracy.csv``
-beside it; any other run prints them. The real sets are found as `accuracy_data` says; `--fast`
-takes less than ten minutes on some of the tasks, with smaller sets, at most two splits and untuned
-networks.
+Run as ``python -m benchmarks.bench_accuracy [--jobs 2] [--sets musk1,fox] [--methods ours] [--fresh
+ours] [--stored peers] [--fast] [--report] [--cache FOLDER]``. Tasks, splits and their sizes are
+those of `accuracy_data`, the peers those of `accuracy_peers`. A run is one method on one split of
+one task; its scores are kept as a line of a file in the cache folder, so that a run that was killed
+goes on where it was, and only what `--fresh` names is computed again. A line counts only for the
+settings it was made with: what changed since is run again. A change of code is no change of
+settings: ``--fresh ours`` is for that, and forgets what members of stacks predicted, too. Splits
+that the cache lacks of methods that `--stored` names are taken from ``accuracy.csv``, whatever
+settings they were made with: ``--fresh set_pipeline --stored peers,attention`` runs nothing but
+set_pipeline. `--sets` and `--methods` take parts of names ("peers" and "ours" are all of either
+kind), `--report` runs nothing. What is missing then is left blank in the report. A run without
+filters writes the tables to ``benchmarks/results/accuracy.md`` and the scores of all splits to
+``accuracy.csv`` beside it; any other run prints them. The real sets are found as `accuracy_data`
+says; `--fast` takes less than ten minutes on some of the tasks, with smaller sets, at most two
+splits and untuned networks.
 """
 
 import argparse
@@ -25,7 +27,6 @@ import json
 import math
 import multiprocessing
 import os
-import platform
 import re
 import shutil
 import sys
@@ -38,8 +39,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
@@ -49,16 +48,15 @@ from skattn import (
     AttentionClassifier,
     AttentionContextualizerCV,
     AttentionRegressor,
-    __version__,
 )
 
 from . import accuracy_peers as peers
 from .accuracy_data import TASKS, data_folder
 from .accuracy_members import recalled_seconds, remembered
+from .pages import RESULTS, machine, markdown, number, publish
 
-HERE = Path(__file__).parent
-PAGE, TABLE = HERE / "results" / "accuracy.md", HERE / "results" / "accuracy.csv"
-CACHE = HERE / ".accuracy_cache"
+TABLE = RESULTS / "accuracy.csv"
+CACHE = RESULTS.parent / ".accuracy_cache"
 MEMBERS = "members"  # the folder in the cache's of what members of stacks predict
 PROTOCOL = 1  # to be raised when data, splits or scores change in a way that settings do not show
 FAST = "lookup matching_pairs digit_bags musk1 mutagenesis188_atoms japanese_vowels mnist_points"
@@ -242,7 +240,7 @@ def mean_and_error(results):
     values = [result["score"] for result in results]
     if len(values) > 1:
         return np.mean(values), np.std(values, ddof=1) / np.sqrt(len(values))
-    return values[0], standard_error(results[0]["parts"])
+    return values[0], standard_error(results[0]["parts"]) if "parts" in results[0] else math.nan
 
 
 def difference(ours, theirs):
@@ -250,10 +248,11 @@ def difference(ours, theirs):
     if min(len(ours), len(theirs)) > 1:
         values = np.array([a["score"] - b["score"] for a, b in zip(ours, theirs, strict=False)])
         return values.mean(), values.std(ddof=1) / np.sqrt(len(values))
+    gap = ours[0]["score"] - theirs[0]["score"]
+    if "parts" not in theirs[0]:  # the table keeps scores alone
+        return gap, math.nan
     pairs = zip(ours[0]["parts"], theirs[0]["parts"], strict=True)
-    return ours[0]["score"] - theirs[0]["score"], standard_error(
-        [np.subtract(a, b) for a, b in pairs]
-    )
+    return gap, standard_error([np.subtract(a, b) for a, b in pairs])
 
 
 # The cache
@@ -262,10 +261,12 @@ def difference(ours, theirs):
 class Cache:
     """Results by (task, method, split), one line of JSON each; a later line replaces a former."""
 
-    def __init__(self, folder, fast):
+    def __init__(self, folder, fast, table=TABLE, takes_stored=()):
         self.path, self.folder, self.fast = folder / "scores.jsonl", folder, fast
         folder.mkdir(parents=True, exist_ok=True)
         self.results = {}
+        self.stored = {} if fast else stored(table)  # of the table, before it is written again
+        self.takes_stored = takes_stored
         for text in self.path.read_text().splitlines() if self.path.exists() else []:
             try:
                 line = json.loads(text)
@@ -278,7 +279,10 @@ class Cache:
         return task.name, method.name, number, hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def get(self, task, method, number):
-        return self.results.get(self.key(task, method, number))
+        found = self.results.get(self.key(task, method, number))
+        if found is None and method in self.takes_stored:
+            found = self.stored.get((task.name, method.name, number))
+        return found
 
     def put(self, task, method, number, result):
         key = self.key(task, method, number)
@@ -295,6 +299,16 @@ class Cache:
             return None
         found = (self.get(task, method, number) for number in splits(task, method, self.fast))
         return list(itertools.takewhile(lambda result: result is not None, found)) or None
+
+
+def stored(table):
+    """Results by (task, method, split) from a table that `csv` made; they have no parts."""
+    results = {}
+    for line in table.read_text().splitlines()[1:] if table.exists() else []:
+        task, method, split, _, score, auc, seconds = line.split(",")
+        result = {"split": int(split), "score": float(score), "seconds": float(seconds)}
+        results[task, method, int(split)] = result | ({"auc": float(auc)} if auc else {})
+    return results
 
 
 def n_splits(task, fast):
@@ -374,20 +388,6 @@ def clock(seconds):
 # The report
 
 
-def markdown(lines):
-    """A Markdown table with aligned columns; the first line is its header."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rule = ["-" * width for width in widths]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(cells, widths, strict=True)) + " |"
-        for cells in [lines[0], rule, *lines[1:]]
-    )
-
-
-def number(value):
-    return f"{value:.3f}".replace("0.", ".", 1)
-
-
 def score_table(tasks, cache, score="score", shown=lambda task: True):
     """Mean scores by task and method, standard errors, the best in bold."""
     lines = [["", *(method.name for method in METHODS)]]
@@ -406,7 +406,8 @@ def score_table(tasks, cache, score="score", shown=lambda task: True):
             text = number(means[method.name])
             text = f"**{text}**" if f"{means[method.name]:.3f}" == f"{best:.3f}" else text
             if score == "score":
-                text += f" ± {number(mean_and_error(found[method.name])[1])}"
+                error = mean_and_error(found[method.name])[1]
+                text += "" if np.isnan(error) else f" ± {number(error)}"
                 n_found = len(found[method.name])
                 text += f" ({n_found})" if n_found < n_splits(task, cache.fast) else ""
             cells.append(text)
@@ -428,6 +429,8 @@ def duel(task, cache, method):
     best = min(gaps, key=lambda name: gaps[name][0])
     gap, error = gaps[best]
     verdict = "first" if gap >= 0 else "within" if gap >= -error else "behind"
+    if verdict == "behind" and np.isnan(error):
+        verdict = "behind, error unknown"
     both = [result[: min(len(ours), len(theirs[best]))] for result in (theirs[best], ours)]
     return best, *(mean_and_error(result)[0] for result in both), gap, error, verdict
 
@@ -471,23 +474,25 @@ def times_table(tasks, cache):
     return f"{markdown(lines)}\n\nAll together took {minutes.sum():.0f} minutes."
 
 
-def machine():
-    """The processor and versions, without anything that names the machine."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [s for s in cpuinfo.read_text().splitlines() if s.startswith("model name")]
-        model = names[0].split(":", 1)[1].strip() if names else model
-    versions = {"numpy": np, "scipy": scipy, "scikit-learn": sklearn}
-    if importlib.util.find_spec("torch"):
-        import torch
-
-        versions["torch"] = torch
-    versions = ", ".join(f"{name} {module.__version__}" for name, module in versions.items())
-    return (
-        f"{model}, {os.cpu_count()} cores, one thread a run; Python {platform.python_version()}, "
-        f"{versions}, skattn {__version__}"
-    )
+def against_stored(tasks, cache):
+    """Seconds of the headline's fits beside those in the table, where any differ; else nothing."""
+    lines = [["", f"{HEADLINE}, seconds", "before", "ratio"]]
+    (method,) = (m for m in METHODS if m.name == HEADLINE)
+    ratios = []
+    for task in tasks:
+        both = [
+            (result["seconds"], cache.stored[key]["seconds"])
+            for result in cache.of(task, method) or []
+            if (key := (task.name, HEADLINE, result["split"])) in cache.stored
+        ]
+        if both:
+            now, before = np.median(both, axis=0)
+            ratios.append(now / before)
+            lines.append([task.name, f"{now:.3g}", f"{before:.3g}", f"{ratios[-1]:.2f}"])
+    if not np.any(np.array(ratios) != 1):
+        return ""
+    lines.append(["*median of the ratios*", "", "", f"{np.median(ratios):.2f}"])
+    return f"\nOn the splits that accuracy.csv had before this run:\n\n{markdown(lines)}\n"
 
 
 def report(tasks, cache):
@@ -542,8 +547,8 @@ the test sets where both have only one.
 Median over the splits of processor time, tuning included.
 
 {times_table(tasks, cache)}
-
-{machine()}.
+{against_stored(tasks, cache)}
+{machine("one thread a run")}.
 Made by `python -m benchmarks.bench_accuracy`.
 """
 
@@ -586,6 +591,7 @@ def main(argv=None):
     parser.add_argument("--sets", help="only tasks whose name holds one of these parts")
     parser.add_argument("--methods", help='only such methods; "ours" and "peers" are all of a kind')
     parser.add_argument("--fresh", help="methods to compute again, named in the same way")
+    parser.add_argument("--stored", help="methods whose missing splits accuracy.csv gives")
     parser.add_argument("--fast", action="store_true", help="some tasks, smaller and untuned")
     parser.add_argument("--report", action="store_true", help="write what the cache holds; no runs")
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the scores")
@@ -597,7 +603,8 @@ def main(argv=None):
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"  # of the processes that are started
     tasks = [task for task in TASKS if not args.fast or task.name in FAST]
-    cache, failed = Cache(args.cache, args.fast), 0
+    kept = chosen(args.stored, METHODS, kind) if args.stored else []
+    cache, failed = Cache(args.cache, args.fast, takes_stored=kept), 0
     fresh = chosen(args.fresh, METHODS, kind) if args.fresh else []
     if not args.report:
         if any(method.name == HEADLINE for method in fresh):
@@ -612,11 +619,9 @@ def main(argv=None):
         ]
         if todo:
             failed = run_all(todo, cache, args.jobs)
-    page = report(tasks, cache)
-    print("\n" + page)
-    if args.report or not (args.fast or args.sets or args.methods):
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page)
+    whole = args.report or not (args.fast or args.sets or args.methods)
+    publish(report(tasks, cache), RESULTS / "accuracy.md", whole)
+    if whole:
         TABLE.write_text(csv(tasks, cache))
     return int(failed > 0)
 

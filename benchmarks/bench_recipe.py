@@ -36,9 +36,9 @@ from skattn.pipelines import FLOOR, PRIOR, STATISTICS, _kernel_machine, _lift, _
 
 from .accuracy_data import TASKS
 from .accuracy_members import remembered_member
-from .bench_accuracy import CACHE, HEADLINE, MEMBERS, chosen, machine, markdown, number
+from .bench_accuracy import CACHE, HEADLINE, MEMBERS, chosen
+from .pages import RESULTS, machine, markdown, number, publish
 
-PAGE = Path(__file__).parent / "results" / "recipe.md"
 PRIORS = (0.1, 0.3, 1.0, 3.0, 10.0)
 N_SPLITS = 3  # of a task, the first ones
 OFFSET = 0.01  # of a loss; below it a task is all but solved
@@ -296,7 +296,7 @@ say in what it is scored with.
 that has seen these tasks. By the inner losses of all tasks, there would be a prior of {prior:g}
 without {out}: {points(change)} points.
 
-{machine()}.
+{machine("one thread a run")}.
 Made by `python -m benchmarks.bench_recipe`.
 """
 
@@ -321,9 +321,7 @@ def main(argv=None):
             seconds = time.time() - start
             print(f"{unit.task.name}, split {unit.split}: {seconds:.1f} s", flush=True)
         page = report(Judge(asked))
-    print("\n" + page)
-    if not args.sets and args.splits == N_SPLITS:
-        PAGE.write_text(page)
+    publish(page, RESULTS / "recipe.md", not args.sets and args.splits == N_SPLITS)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """Speed against PyTorch on the CPU: loss and gradient, transform, fit, memory, scaling.
 
-Run as ``python -m benchmarks.bench_speed [--fast] [--share S] [--repeats N] [--only W1,W2]
-[--parts peers,fit]``. The classes at the end are for airspeed velocity (asv). Sizes are those of
-`workloads`, the baselines PyTorch's forms in `torch_peers`: padded batches, padded batches of sets
-sorted by length, and buckets of exactly one length. Everything but the two-core part runs on one
-core, BLAS and PyTorch on one thread, competitors in turns; a ratio is the median time of PyTorch
-over ours, and ours is timed with its checks: through the public `transform` and `fit`, and for
-loss and gradient the objective that `fit` minimises. Of PyTorch's forms the best counts, and
-gradients are checked to agree before anything is timed. A full run prints its tables and writes
-them to ``benchmarks/results/speed.md``.
+Run as ``python -m benchmarks.bench_speed [--fast] [--share S] [--repeats N] [--only W1,W2] [--parts
+peers,fit]``. Sizes are those of `workloads`, the baselines PyTorch's forms in `torch_peers`: padded
+batches, padded batches of sets sorted by length, and buckets of exactly one length. Everything but
+the two-core part runs on one core, BLAS and PyTorch on one thread, competitors in turns; a ratio is
+the median time of PyTorch over ours, and ours is timed with its checks: through the public
+`transform` and `fit`, and for loss and gradient the objective that `fit` minimises. Of PyTorch's
+forms the best counts, and gradients are checked to agree before anything is timed. A full run
+prints its tables and writes them to ``benchmarks/results/speed.md``.
 """
 
 import argparse
@@ -18,7 +17,6 @@ import inspect
 import json
 import math
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -30,11 +28,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import threadpool_limits
 
 import skattn.contextualizer
 from skattn import AttentionContextualizer, as_ragged
@@ -43,10 +39,10 @@ from skattn.attention import Attention
 from skattn.losses import LogLoss
 from skattn.pooling import MeanPooling
 
+from .pages import RESULTS, machine, markdown, publish
 from .torch_peers import FORMS, TorchModel, fit_adam, fit_lbfgs
 from .workloads import WORKLOADS, Workload
 
-RESULTS = Path(__file__).parent / "results" / "speed.md"
 DTYPES = {"f64": np.float64, "f32": np.float32}
 KINDS = ("grad", "pooled", "tokens")
 NAMES = {"grad": "loss + gradient", "pooled": "pooled transform", "tokens": "token transform"}
@@ -325,7 +321,7 @@ With four heads half as many sets as with one.
 1024 x 1024 product's ({peaks} Gflop/s). *with statistics*: time of loss and gradient with
 score statistics, PyTorch's model having none, over that without. {MISSED.strip()}: target missed.
 
-{table(header, lines)}
+{markdown([header, *lines])}
 
 Best bucket forms: {"; ".join(forms)}.
 """
@@ -370,7 +366,7 @@ def claims(title, text, found):
     for claim in found:
         print("  ".join(claim.cells), flush=True)
     header = ["", "measured", "target", ""]
-    return f"## {title}\n\n{text}\n\n{table(header, [claim.cells for claim in found])}\n"
+    return f"## {title}\n\n{text}\n\n{markdown([header, *(claim.cells for claim in found)])}\n"
 
 
 @contextmanager
@@ -470,7 +466,7 @@ finds them in batches. *both pack*: PyTorch too makes its buckets within the tim
 each. *PyTorch packed*: as above. *both packed*: ours is given the sets in order of length, of
 which it takes blocks without a copy. One head; time of PyTorch's best bucket form over ours.
 
-{table(header, lines)}
+{markdown([header, *lines])}
 """
 
 
@@ -666,7 +662,7 @@ gradient find the sets packed, as PyTorch does in its batches; `fit`, two iterat
 too, and on W3 is given two sets. Target for loss and gradient and for transform: ≤ 40. The last
 three columns are for loss and gradient, by how much the resident memory of a process rises.
 
-{table(header, lines)}
+{markdown([header, *lines])}
 
 A set of {n:,} tokens of 64 features, {size:.0f} MB, whose scores would take {n * n * 8 / 1e6:,.0f}
 MB: loss and gradient {grad:.0f} MB in {seconds:.1f} s, pooled transform {pooled:.0f} MB.
@@ -840,46 +836,6 @@ def run_child(what, *args):
 # The page
 
 
-def table(header, lines):
-    """A Markdown table with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(header, *lines, strict=True)]
-    rule = ["-" * width for width in widths]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(cells, widths, strict=True)) + " |"
-        for cells in [header, rule, *lines]
-    )
-
-
-def machine():
-    """Processor, caches, versions and kernels, without anything that names the machine."""
-    model, cpuinfo = platform.processor() or platform.machine(), Path("/proc/cpuinfo")
-    flags = []
-    if cpuinfo.exists():
-        text = cpuinfo.read_text().splitlines()
-        fields = dict(reversed([s.split(":", 1) for s in text if ":" in s]))
-        fields = {name.strip(): value.strip() for name, value in fields.items()}
-        model = fields.get("model name", model)
-        flags = [f for f in ("avx2", "avx512f") if f in fields.get("flags", "").split()]
-    caches = []
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        level, kind, size = (
-            (index / name).read_text().strip() for name in ("level", "type", "size")
-        )
-        if kind != "Instruction":
-            caches.append(f"L{level} {size}")
-    blas = {
-        f"{lib.get('internal_api')} {lib.get('version')} ({lib.get('architecture', 'unknown')})"
-        for lib in threadpool_info()
-        if lib["user_api"] == "blas"
-    }
-    return (
-        f"{model} ({', '.join([*flags, *caches])}), {os.cpu_count()} cores; Python "
-        f"{platform.python_version()}, numpy {np.__version__}, scipy {scipy.__version__}, "
-        f"scikit-learn {sklearn.__version__}, torch {torch.__version__}, skattn "
-        f"{skattn.__version__}; BLAS of NumPy and SciPy: {', '.join(sorted(blas))}"
-    )
-
-
 PARTS = {
     "peers": peers_part,
     "packing": packing_part,
@@ -912,7 +868,8 @@ def main(argv=None):
     given["only"] = tuple(args.only.split(",")) if args.only else None
     settings = replace(settings, **{name: v for name, v in given.items() if v is not None})
     names = args.parts.split(",") if args.parts else list(PARTS)
-    print(machine(), flush=True)
+    note = machine("one thread unless a part tells")
+    print(note, flush=True)
     begin, pages = time.perf_counter(), []
     for name in names:
         start = time.perf_counter()
@@ -926,126 +883,12 @@ def main(argv=None):
     page = f"""# Speed
 
 Share {settings.share:g} of the sets of each workload, medians of at most {settings.repeats} rounds,
-{time.perf_counter() - begin:.0f} s in all. {machine()}.
+{time.perf_counter() - begin:.0f} s in all. {note}.
 
 {chr(10).join(pages)}
 Made by `python -m benchmarks.bench_speed`.
 """
-    print("\n" + page)
-    if not (args.fast or args.only or args.parts):
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(page, encoding="utf-8")
-
-
-# For airspeed velocity
-
-
-class LossAndGradient:
-    """Loss and gradient; the baseline is PyTorch on exact-length buckets and padded batches."""
-
-    params = [["W1", "W2", "W3"], ["f64", "f32"], [1, 4], [1, 5]]
-    param_names = ["workload", "dtype", "n_heads", "n_outputs"]
-    share = 0.25
-
-    def setup(self, workload, dtype, n_heads, n_outputs):
-        self.case = Case(workload, DTYPES[dtype], n_heads, n_outputs, self.share)
-        self.statistics = self.case.make_objective(score_statistics=True)
-        self.theta = np.full(self.statistics.layout.size, 0.1)
-        _, self.buckets = best_form(self.case, "buckets")
-        self.padded = self.case.peer("random", False) if workload != "W3" else None
-
-    def time_ours(self, *params):
-        self.case.objective.value_and_grad(self.case.theta)
-
-    def time_ours_with_statistics(self, *params):
-        self.statistics.value_and_grad(self.theta)
-
-    def time_torch_buckets(self, *params):
-        self.buckets.loss_and_grad()
-
-    def time_torch_padded(self, *params):
-        if self.padded is None:
-            raise NotImplementedError("sets of one length need no padding")
-        self.padded.loss_and_grad()
-
-    def peakmem_ours(self, *params):
-        self.case.objective.value_and_grad(self.case.theta)
-
-    def peakmem_torch_buckets(self, *params):
-        self.buckets.loss_and_grad()
-
-
-class Transform:
-    """Pooled and token transforms; the baseline is PyTorch on exact-length buckets."""
-
-    params = [["W1", "W2", "W3"], ["f64", "f32"], [1, 4]]
-    param_names = ["workload", "dtype", "n_heads"]
-    share = 0.25
-
-    def setup(self, workload, dtype, n_heads):
-        case = Case(workload, DTYPES[dtype], n_heads, 1, self.share)
-        self.pooled, self.tokens = case.ours("pooled"), case.ours("tokens")
-        _, self.buckets = best_form(case, "buckets", "pooled")
-
-    def time_pooled(self, *params):
-        self.pooled()
-
-    def time_tokens(self, *params):
-        self.tokens()
-
-    def time_torch_pooled(self, *params):
-        self.buckets.pooled()
-
-    def time_torch_tokens(self, *params):
-        self.buckets.tokens()
-
-    def peakmem_pooled(self, *params):
-        self.pooled()
-
-    def peakmem_tokens(self, *params):
-        self.tokens()
-
-
-class Fit:
-    """Ten iterations of the public `fit`, with its defaults but for the widths."""
-
-    params = [["W1", "W2"], ["f64", "f32"]]
-    param_names = ["workload", "dtype"]
-    share = 0.25
-
-    def setup(self, workload, dtype):
-        self.case = Case(workload, DTYPES[dtype], share=self.share)
-        fit = {"init": "tied", "standardize": True, "score_statistics": True, "random_state": 0}
-        self.estimator = self.case.estimator(max_iter=10, tol=0.0, **fit)
-
-    def _fit(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            self.estimator.fit(self.case.X, self.case.y)
-
-    def time_fit(self, *params):
-        self._fit()
-
-    def peakmem_fit(self, *params):
-        self._fit()
-
-
-class OneSet:
-    """`transform` of a list of one array (20, 16)."""
-
-    params = [["mean", None]]
-    param_names = ["pooling"]
-
-    def setup(self, pooling):
-        case = Case("W4", np.float64)
-        self.sets = [np.array(case.X[0])]
-        self.estimator = case.estimator(pooling=pooling).fit(self.sets)
-
-    def time_transform(self, pooling):
-        self.estimator.transform(self.sets)
-
-    def peakmem_transform(self, pooling):
-        self.estimator.transform(self.sets)
+    publish(page, RESULTS / "speed.md", not (args.fast or args.only or args.parts))
 
 
 if __name__ == "__main__":

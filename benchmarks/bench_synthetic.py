@@ -11,28 +11,22 @@ and writes it to ``benchmarks/results/synthetic.md``.
 """
 
 import argparse
-import os
-import platform
 import time
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
-import scipy
-import sklearn
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from threadpoolctl import threadpool_limits
 
-from skattn import AttentionClassifier, AttentionContextualizer, TokenTransformer, __version__
+from skattn import AttentionClassifier, AttentionContextualizer, TokenTransformer
 from skattn.datasets import (
-    load_digit_bags,
     make_distinct_counts,
     make_lookup,
     make_matching_pairs,
@@ -41,9 +35,10 @@ from skattn.datasets import (
 )
 from skattn.pipelines import ScaledNystroem
 
-from .bench_accuracy import markdown
+from .accuracy_data import digits, two_draws
+from .accuracy_peers import folds
+from .pages import RESULTS, machine, markdown, publish
 
-RESULTS = Path(__file__).parent / "results" / "synthetic.md"
 ALPHAS = [1e-4, 1e-3, 1e-2, 1e-1]
 
 
@@ -81,10 +76,6 @@ class Task:
     def is_classification(self):
         return self.score is accuracy_score
 
-    def folds(self, seed):
-        kind = StratifiedKFold if self.is_classification else KFold
-        return kind(3, shuffle=True, random_state=seed)
-
     def head(self):
         """The model behind the contextualizer in the pipeline."""
         return LogisticRegression(max_iter=5000) if self.is_classification else RidgeCV()
@@ -94,22 +85,7 @@ class Task:
         if not self.is_classification:
             return RidgeCV(np.logspace(-3, 3, 13))
         search = {"C": np.logspace(-3, 2, 6)}
-        return GridSearchCV(LogisticRegression(max_iter=5000), search, cv=self.folds(seed))
-
-
-def two_draws(make):
-    """A training and a test set by one generator of data."""
-
-    def draw(seed, n_train, n_test):
-        rng = np.random.default_rng(seed)
-        return *make(n_train, random_state=rng), *make(n_test, random_state=rng)
-
-    return draw
-
-
-def digits(seed, n_train, n_test):
-    """Bags of digits, from disjoint pools of images."""
-    return load_digit_bags(n_train=n_train, n_test=n_test, random_state=seed)
+        return GridSearchCV(LogisticRegression(max_iter=5000), search, cv=folds(self, seed))
 
 
 LOOKUP = Task("lookup", two_draws(make_lookup), 500, 1000)
@@ -160,7 +136,7 @@ class Row:
         if self.grid:
             prefix = "attentioncontextualizer__"
             grid = {prefix + name: values for name, values in self.grid.items()}
-            search = GridSearchCV(model, grid, cv=task.folds(seed)).fit(X, y)
+            search = GridSearchCV(model, grid, cv=folds(task, seed)).fit(X, y)
             model = search.best_estimator_
             found = {name.removeprefix(prefix): v for name, v in search.best_params_.items()}
         else:
@@ -295,20 +271,6 @@ def line(row, results):
 HEADER = ["task", "model", "own head", "pipeline", "seconds", "iterations; converged"]
 
 
-def machine():
-    """The processor and versions, without anything that names the machine."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [s for s in cpuinfo.read_text().splitlines() if s.startswith("model name")]
-        model = names[0].split(":", 1)[1].strip() if names else model
-    return (
-        f"{model}, {os.cpu_count()} cores, one BLAS thread; Python {platform.python_version()}, "
-        f"numpy {np.__version__}, scipy {scipy.__version__}, scikit-learn {sklearn.__version__}, "
-        f"skattn {__version__}"
-    )
-
-
 def report(lines, n_draws, found):
     """The page of results."""
     return f"""# The generated tasks
@@ -327,7 +289,7 @@ unless the row says otherwise, 500 in the last one) and in how many draws the gr
 
 {chr(10).join(f"- {name}: chosen over the draws {choices}" for name, choices in found)}
 
-{machine()}.
+{machine("one BLAS thread")}.
 Made by `python -m benchmarks.bench_synthetic`.
 """
 
@@ -355,11 +317,8 @@ def main(argv=None):
                 for result in results
             )
             found.append((f"{row.task.name}, {row.label}", choices))
-    page = report(lines, n_draws, found)
-    print("\n" + page)
-    if not (args.task or args.fast):
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(page)
+    whole = not (args.task or args.fast)
+    publish(report(lines, n_draws, found), RESULTS / "synthetic.md", whole)
 
 
 if __name__ == "__main__":

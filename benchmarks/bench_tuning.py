@@ -11,7 +11,6 @@ import argparse
 import time
 import warnings
 from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -21,10 +20,10 @@ from threadpoolctl import threadpool_limits
 from skattn import AttentionClassifier, AttentionContextualizerCV, AttentionRegressor
 from skattn._objective import Objective
 
-from .bench_accuracy import WithHead, markdown, number
-from .bench_synthetic import COUNTS, DIGITS, LOOKUP, MATCHING, machine
+from .bench_accuracy import WithHead
+from .bench_synthetic import COUNTS, DIGITS, LOOKUP, MATCHING
+from .pages import RESULTS, machine, markdown, number, publish
 
-RESULTS = Path(__file__).parent / "results" / "tuning.md"
 ALPHAS = AttentionContextualizerCV().alphas
 
 
@@ -91,11 +90,10 @@ def main(argv=None):
 
 {markdown(lines)}
 
-{machine()}.
+{machine("one BLAS thread")}.
 Made by `python -m benchmarks.bench_tuning`.
 """
-    print("\n" + page)
-    RESULTS.write_text(page)
+    publish(page, RESULTS / "tuning.md", True)
 
 
 if __name__ == "__main__":

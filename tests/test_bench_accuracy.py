@@ -96,6 +96,33 @@ def test_scores_of_other_settings_do_not_count(bench, tasks, tmp_path):
     assert fast.get(musk, method, 0) is None
 
 
+def test_named_methods_come_from_the_table_and_others_do_not(bench, tasks, tmp_path):
+    peer, ours = bench.METHODS[0], bench.METHODS[-1]
+    table = tmp_path / "accuracy.csv"
+    made = bench.Cache(tmp_path / "old", fast=False)
+    results = [{"score": 0.5, "auc": 0.25, "seconds": 4.0}, {"score": 0.75, "seconds": 2.0}]
+    for number, result in enumerate(results):
+        for method in (peer, ours):
+            made.put(tasks["musk1"], method, number, result)
+    made.put(tasks["trec6"], peer, 0, {"score": 0.9, "seconds": 1.0, "parts": [[0.8, 1.0]]})
+    table.write_text(bench.csv(list(tasks.values()), made))
+    new, without = (
+        bench.Cache(tmp_path / "new", fast=False, table=table, takes_stored=takes)
+        for takes in ([peer], [])
+    )
+    found = new.of(tasks["musk1"], peer)
+    assert [{k: v for k, v in r.items() if k != "split"} for r in found] == results
+    assert new.of(tasks["musk1"], ours) is None is without.of(tasks["musk1"], peer)
+    for number, score in enumerate((0.75, 0.875)):
+        new.put(tasks["musk1"], ours, number, {"score": score, "seconds": 1.5})
+    assert bench.duel(tasks["musk1"], new, ours)[3:] == (0.1875, 0.0625, "first")
+    assert "| musk1                  | 1.5                   | 3      | 0.50  |" in (
+        bench.against_stored([tasks["musk1"]], new)
+    )
+    new.put(tasks["trec6"], ours, 0, {"score": 0.8, "seconds": 1.0, "parts": [[0.8, 0.8]]})
+    assert bench.duel(tasks["trec6"], new, ours)[-1] == "behind, error unknown"
+
+
 @pytest.mark.parametrize("name", ["lookup", "musk1", "wsd_crane", "flavor_compounds", "hzz_events"])
 def test_a_split_depends_on_its_number_alone(bench, tasks, name, data_dir, monkeypatch):
     monkeypatch.setenv("SKATTN_DATA", str(data_dir))
