@@ -27,6 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ._exponential import exp2_in_place
+
 __all__ = ["MASKS", "Attention", "scaled_dot_product_attention"]
 
 LOG2_E, LN_2 = math.log2(math.e), math.log(2)
@@ -685,7 +687,7 @@ def _exp2(S, allowed):
     """
     limit = 60.0 if S.dtype == np.float32 else 200.0
     if S.max(initial=0) <= limit and S.min(initial=0) >= -limit:
-        np.exp2(S, out=S)
+        exp2_in_place(S)
         return None
     flat = S.reshape(len(S), -1)
     top, low = flat.max(axis=1), flat.min(axis=1)
@@ -701,7 +703,7 @@ def _exp2(S, allowed):
     np.maximum(S, -limit, out=S)
     if allowed is not None and wide.any():
         np.minimum(S, limit, out=S)  # masked scores may stand above every allowed one
-    np.exp2(S, out=S)
+    exp2_in_place(S)
     return shift
 
 

@@ -16,6 +16,7 @@ PACKAGE = Path(skattn.__file__).parent
 LEVELS = {
     "_optional": 0,
     "_runtime": 0,
+    "_exponential": 0,
     "_documented": 0,
     "_random": 0,
     "_persistence": 0,
@@ -53,6 +54,7 @@ SAME_LEVEL = {
 ONLY = {
     "_optional": set(),
     "_runtime": set(),
+    "_exponential": set(),
     "_documented": set(),
     "_random": set(),
     "_persistence": set(),
@@ -66,7 +68,7 @@ ONLY = {
     "solvers": set(),
     "containers": {"ragged", "_optional"},
     "pairs": {"ragged", "containers"},
-    "attention": {"ragged", "_optional"},
+    "attention": {"ragged", "_optional", "_exponential"},
     "pooling": {"ragged"},
     "preprocessing": {"ragged", "containers", "pooling", "_input", "_output"},
     "joining": {"ragged", "containers", "_output"},
