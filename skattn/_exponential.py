@@ -20,16 +20,20 @@ __all__ = ["exp2_in_place"]
 # exact.
 BITS = 11
 PIECE = 2**14  # values at a time, so that they and three arrays of scratch stay in the cache
-ROUNDER = np.float64(1.5 * 2 ** (52 - BITS))  # a sum with it ends in the bits of k
 LN_2 = math.log(2)
 CENTER = round(2**BITS / LN_2) / 2**BITS
 SCALE = LN_2**2 / (6 * CENTER)
-LINEAR = np.float64(LN_2 / SCALE - 3 * CENTER**2)
-CONSTANT = np.float64(1 / SCALE - CENTER**3 - LINEAR * CENTER)
-INDEX, SHIFT = np.int64(2**BITS - 1), np.int64(52 - BITS)
+LINEAR = LN_2 / SCALE - 3 * CENTER**2
+CONSTANT = 1 / SCALE - CENTER**3 - LINEAR * CENTER
+ROUNDER = 1.5 * 2 ** (52 - BITS)  # a sum with it ends in the bits of k
+BACK = ROUNDER + CENTER  # from that sum to k / 2048 - CENTER
+INDEX, SHIFT = 2**BITS - 1, 52 - BITS
 # What k adds to the exponent's bits, k << SHIFT, holds k modulo 2048 too: taken off beforehand.
 TABLE = (SCALE * np.exp2(np.arange(2**BITS) / 2**BITS)).view(np.int64)
 TABLE -= np.arange(2**BITS) << SHIFT
+# As arrays, which ufuncs read in less time than Python's numbers.
+ROUNDER, BACK, LINEAR, CONSTANT = map(np.array, (ROUNDER, BACK, LINEAR, CONSTANT))
+INDEX, SHIFT = np.array(INDEX, np.int64), np.array(SHIFT, np.int64)
 
 
 def _by_table(S):
@@ -40,23 +44,25 @@ def _by_table(S):
     """
     S = S.reshape(-1)
     scratch = np.empty((3, min(PIECE, S.size)))
+    integers = scratch.view(np.int64)
     for start in range(0, S.size, PIECE):
         s = S[start : start + PIECE]
-        t, index, power = scratch[:, : s.size]
-        index, power_bits = index.view(np.int64), power.view(np.int64)
-        np.add(s, ROUNDER, out=t)
-        bits = t.view(np.int64)
-        np.bitwise_and(bits, INDEX, out=index)
-        np.take(TABLE, index, out=power_bits, mode="clip")  # other modes are slower
-        np.left_shift(bits, SHIFT, out=index)
-        power_bits += index
-        t -= ROUNDER + CENTER  # k / 2048 - CENTER
-        u = np.subtract(s, t, out=s)
-        np.multiply(u, u, out=t)
-        t += LINEAR
-        t *= u
-        t += CONSTANT
-        np.multiply(t, power, out=s)
+        if s.size < scratch.shape[1]:
+            scratch, integers = scratch[:, : s.size], integers[:, : s.size]
+        t, _, power = scratch
+        bits, index, power_bits = integers
+        np.add(s, ROUNDER, t)
+        np.bitwise_and(bits, INDEX, index)
+        TABLE.take(index, None, power_bits, "clip")  # other modes are slower
+        np.left_shift(bits, SHIFT, index)
+        np.add(power_bits, index, power_bits)
+        np.subtract(t, BACK, t)
+        np.subtract(s, t, s)  # u
+        np.multiply(s, s, t)
+        np.add(t, LINEAR, t)
+        np.multiply(t, s, t)
+        np.add(t, CONSTANT, t)
+        np.multiply(t, power, s)
 
 
 def _by_exp(S):
