@@ -27,6 +27,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ._exponential import exp2_in_place
 from .masks import MASKS, Mask, mask_of
 
 __all__ = ["ATTENTIONS", "MASKS", "Attention", "scaled_dot_product_attention"]
@@ -734,7 +735,7 @@ def _exp2(S, allowed):
     """
     limit = 60.0 if S.dtype == np.float32 else 200.0
     if S.max(initial=0) <= limit and S.min(initial=0) >= -limit:
-        np.exp2(S, out=S)
+        exp2_in_place(S)
         return None
     flat = S.reshape(len(S), -1)
     top, low = flat.max(axis=1), flat.min(axis=1)
@@ -750,7 +751,7 @@ def _exp2(S, allowed):
     np.maximum(S, -limit, out=S)
     if allowed is not None and wide.any():
         np.minimum(S, limit, out=S)  # masked scores may stand above every allowed one
-    np.exp2(S, out=S)
+    exp2_in_place(S)
     return shift
 
 

@@ -16,6 +16,7 @@ PACKAGE = Path(skattn.__file__).parent
 LEVELS = {
     "_optional": 0,
     "_runtime": 0,
+    "_exponential": 0,
     "_documented": 0,
     "_random": 0,
     "_persistence": 0,
@@ -53,6 +54,7 @@ LEVELS = {
 ONLY = {
     "_optional": set(),
     "_runtime": set(),
+    "_exponential": set(),
     "_documented": set(),
     "_random": set(),
     "_persistence": set(),
@@ -71,7 +73,7 @@ ONLY = {
     "solvers": set(),
     "containers": {"ragged", "_optional"},
     "pairs": {"ragged", "containers"},
-    "attention": {"masks"},
+    "attention": {"masks", "_exponential"},
     "pooling": {"ragged"},
     "preprocessing": {"ragged", "containers", "pooling", "_input", "_output", "_sets"},
     "joining": {"ragged", "containers", "_output"},
