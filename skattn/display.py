@@ -352,7 +352,7 @@ class AttentionDisplay:
             )
             a.tick_params(labelsize=8, length=2)
         for _ in range(2):  # labels take up room, and the room limits the labels
-            figure.draw_without_rendering()
+            figure.figure.draw_without_rendering()
             for k, a in enumerate(self.axes_):
                 _label(a, a.yaxis, self.query_labels, n, k % n_columns == 0)
                 _label(a, a.xaxis, self.key_labels, m, k + n_columns >= H)
@@ -981,7 +981,7 @@ class TokenImportanceDisplay:
         ax.set_axis_off()
         if colorbar:
             self.colorbar_ = self._colorbar(cmap, norm, location="bottom", aspect=40)
-        self.figure_.draw_without_rendering()
+        self.figure_.figure.draw_without_rendering()
         renderer = self.figure_.canvas.get_renderer()
         box = ax.get_window_extent()
         em = 10 * self.figure_.dpi / 72  # pixels of the font's size

@@ -281,6 +281,18 @@ def test_given_axes_are_used(rng):
     assert divided.figure_ is not figure
 
 
+def test_axes_of_a_subfigure_are_used(rng, model, awkward_sets):
+    left, right = plt.figure(layout="constrained").subfigures(1, 2)
+    one = AttentionDisplay.from_weights(
+        rng.dirichlet(np.ones(3), size=(2, 3)), ax=left.subplots(1, 2)
+    )
+    text = TokenImportanceDisplay.from_estimator(
+        model, awkward_sets, ax=right.subplots(), kind="text"
+    )
+    assert one.figure_ is one.colorbar_.ax.figure is left
+    assert text.figure_ is text.colorbar_.ax.figure is right
+
+
 def test_long_labels_are_cut_and_dollars_are_plain():
     display = AttentionDisplay.from_weights(np.eye(2), ["x" * 60, "$5 to $6"])
     display.figure_.canvas.draw()  # as mathematics the second would be an error or italics
