@@ -140,7 +140,7 @@ assert early > chance + 0.15
 # The figure shows the five questions, of six words or more, for which the model is most certain
 # that the answer is a number. It does not show the mistakes.
 
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig = plt.figure(figsize=(13, 4.6), layout="constrained")
 of_models, of_words = fig.subfigures(1, 2, width_ratios=[1, 1.3])
 upper, lower = of_models.subplots(2, 1)

@@ -142,7 +142,7 @@ print(
 i = next(i for i in positive if len(is_nine[i]) == 10 and is_nine[i].sum() == 1)
 bag, n, nine = X_test[i], len(X_test[i]), int(np.flatnonzero(is_nine[i])[0])
 received = fitted.attention_weights([bag])[0].mean(axis=1)  # (n_heads, n)
-orange = "#D55E00"  # told apart from grey and blue with any colour vision
+orange = "#D55E00"  # differs from grey and blue for any colour vision
 
 fig, (top, middle, bottom) = plt.subplots(
     3, 1, figsize=(9, 5.6), height_ratios=[1, 1.7, 1.7], sharex=True, layout="constrained"
