@@ -231,8 +231,8 @@ else:
 #
 # The figure does not show that this task needs attention. An average of the neighbours is as good
 # on the real sentences and nearly as good in the small language, because a topic depends only on
-# which words occur. The average fails with the four ambiguous words. The silhouettes are computed from
-# the full vectors, not from the two directions in the figure.
+# which words occur. The average fails with the four ambiguous words. The silhouettes are computed
+# from the full vectors, not from the two directions in the figure.
 
 blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig, axes = plt.subplots(1, 3, figsize=(12.5, 4.5), layout="constrained")

@@ -191,7 +191,7 @@ colours = plt.get_cmap("viridis")(np.linspace(0, 0.75, len(networks)))
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.4), layout="constrained", sharex=True)
 for ax, table, title in (
     (axes[0], answers, "R² of the answers"),
-    (axes[1], present, "Share of the item that there is to answer from"),
+    (axes[1], present, "Share of the item that is left at the end"),
 ):
     for (name, values), colour in zip(table.items(), [orange, orange, *colours], strict=True):
         is_attention = name.startswith("attention")
@@ -213,7 +213,7 @@ for ax, table, title in (
     ax.set_title(title, fontsize=11)
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].axvspan(5, 30, color="0.93", zorder=0)
-axes[0].text(5.3, 0.1, "attention\ntrained here", color="0.35", fontsize=9)
+axes[0].text(10.5, 0.5, "attention\ntrained here", color="0.35", fontsize=9)
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
 
 path = Path(__file__).parent / "_output" / "content_routing.png"

@@ -131,7 +131,7 @@ assert found.agreement.loc["gradient", "leave_one_out"] > 0.3
 
 surest = np.where((X_test.lengths >= 5) & (X_test.lengths <= 12), found.decision, -np.inf).argmax()
 
-grey, dark = "0.72", "0.35"  # purple and orange are left to the signs on the right
+grey, dark = "0.72", "0.35"  # purple and orange mean the sign of a shape only
 fig, (left, middle, right) = plt.subplots(
     1, 3, figsize=(13, 4), width_ratios=[1, 1, 1.1], layout="constrained"
 )
@@ -150,8 +150,8 @@ labels = [f"shape {k}" for k in range(X_test.lengths[surest])]
 TokenImportanceDisplay.from_estimator(
     attention, X_test, surest, method="leave_one_out", token_labels=labels, ax=right
 )
-right.set_xlabel("fall of the log-odds of a musk when the shape is left out")
-right.set_title("Shapes of one bag: for a musk (purple), against (orange)", fontsize=10)
+right.set_xlabel("fall of the log-odds without the shape")
+right.set_title("For a musk (purple) or against (orange)", fontsize=10)
 
 path = Path(__file__).parent / "_output" / "day_bags.png"
 path.parent.mkdir(exist_ok=True)

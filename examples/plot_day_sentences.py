@@ -35,9 +35,9 @@ from skattn.pipelines import member_shares, set_pipeline
 # --------
 # If the data folder has ``trec6.npz`` and ``glove50_vocab.npz``, we train on 300 of their questions
 # and test on the 500 test questions. Otherwise we make up questions with random word vectors. The
-# first two words decide which kind of answer a made-up question asks for. The same words can occur
+# first words decide which kind of answer a made-up question asks for. The same words can occur
 # again at the end, where they mean nothing: "when did the king visit the castle in a song called
-# who was".
+# why did".
 
 
 def load_questions():
@@ -54,11 +54,11 @@ def load_questions():
         table = (glove["words"].tolist(), glove["vectors"])
         return sentences, number, data["split"] == "train", table
     print("No trec6.npz in SKATTN_DATA: made-up questions stand in for those of TREC.")
-    openings = {True: ["how many", "when did", "how far", "what year"]}
-    openings[False] = ["who was", "what is", "where did", "how can"]
+    openings = {True: ["when did", "how often did", "what year did", "how far did"]}
+    openings[False] = ["where did", "how did", "why did", "with whom did"]
     extra = " ".join(openings[True] + openings[False]).split()
     nouns = "queen king doctor painter farmer horse train village castle river film letter".split()
-    verbs = "leave find visit paint see build".split()
+    verbs = "leave find visit paint see follow".split()
     places = "near behind after before with without".split()
     content = [*nouns, *verbs, *places, "the", "in", "a", "song", "called"]
     sentences, number = [], rng.random(1500) < 0.3
@@ -137,10 +137,10 @@ print("Most often:", ", ".join(f"{word} ({n})" for word, n in common.items()))
 assert early > chance + 0.15
 
 # %%
-# The figure shows the five questions, of six words or more, for which the model is most certain
+# The figure shows the five questions, of ten words or more, for which the model is most certain
 # that the answer is a number. It does not show the mistakes.
 
-blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
+grey, dark = "0.72", "0.35"  # purple and orange mean the sign of a word only
 fig = plt.figure(figsize=(13, 4.6), layout="constrained")
 of_models, of_words = fig.subfigures(1, 2, width_ratios=[1, 1.3])
 upper, lower = of_models.subplots(2, 1)
@@ -149,15 +149,15 @@ for ax, values, title in (
     (upper, scores, "Test accuracy"),
     (lower, share, "Shares of the stack's members"),
 ):
-    bars = ax.barh(list(values), list(values.values()), color="0.7" if ax is upper else blue)
+    bars = ax.barh(list(values), list(values.values()), color=grey)
     ax.bar_label(bars, [f"{value:.2f}" for value in values.values()], padding=3)
     ax.invert_yaxis()
     ax.locator_params(axis="x", nbins=5)
     ax.set_title(title, fontsize=10)
     ax.set_xlim(right=1.15 * max(values.values()))
     ax.spines[["top", "right"]].set_visible(False)
-upper.patches[-1].set_color(orange)
-long = [i for i in np.argsort(-found.decision) if len(asks[i]) >= 6][:5]
+upper.patches[-1].set_color(dark)
+long = [i for i in np.argsort(-found.decision) if len(asks[i]) >= 10][:5]
 column = found.methods.index("leave_one_out")
 limit = max(np.abs(found.importances[i][:, column]).max() for i in long)
 for row, i in enumerate(long):

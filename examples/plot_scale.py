@@ -139,7 +139,7 @@ fig, axes = plt.subplots(2, 2, figsize=(9, 6.8), layout="constrained")
 panels = [
     (axes[0, 0], "Spread of a row's scores", "standard deviation"),
     (axes[0, 1], "Entropy of a row's weights", "relative to equal weights"),
-    (axes[1, 0], "Softmax Jacobian: what gradients pass", "Frobenius norm"),
+    (axes[1, 0], "Softmax Jacobian: the factor of all gradients", "Frobenius norm"),
 ]
 for k, (ax, title, label) in enumerate(panels):
     ax.plot(widths, raw[:, k], "o-", color=orange, label="raw, Q K$^T$")

@@ -147,7 +147,9 @@ assert accuracy["causal"] >= 0.95
 
 blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.9), layout="constrained")
-for ax, name, colour in zip(axes, list(models)[2:], (orange, blue), strict=True):
+for ax, name, colour, offset in zip(
+    axes, list(models)[2:], (orange, blue), ((-20, 0), (-50, 26)), strict=True
+):
     points = log_odds[name]
     limit = 1.15 * np.abs(points).max()
     ax.fill_between([0, limit], -limit, 0, color="0.93", zorder=0)
@@ -158,9 +160,10 @@ for ax, name, colour in zip(axes, list(models)[2:], (orange, blue), strict=True)
     ax.annotate(
         "dog bites man,\nman bites dog",
         points[-1],
-        (-50, 26),
+        offset,
         textcoords="offset points",
         ha="right",
+        va="center",
         arrowprops={"arrowstyle": "-", "color": "0.2"},
     )
     ax.text(0.97 * limit, -0.97 * limit, "both right", ha="right", va="bottom", color="0.35")
