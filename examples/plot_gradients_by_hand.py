@@ -189,7 +189,7 @@ for name in given:
 rate = 1e-4
 lower, _ = forward(X, **{name: array - rate * grads[name] for name, array in params.items()})
 expected = rate * sum(np.sum(grads[name] ** 2) for name in params)
-print(f"\na step of {rate} lowers the loss by {loss - lower:.6f}; the gradient says {expected:.6f}")
+print(f"\na step of {rate} lowers the loss by {loss - lower:.6f}; predicted: {expected:.6f}")
 assert abs((loss - lower) / expected - 1) < 0.01
 
 # %%
@@ -218,7 +218,7 @@ assert (
     < np.linalg.norm(messages[:, most], axis=1).sum()
 )
 
-# Five colours told apart with any colour vision
+# Five colours that differ for any colour vision
 colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"]
 signed = LinearSegmentedColormap.from_list("signed", ["#0072B2", "white", "#D55E00"])
 fig, axes = plt.subplots(2, 2, figsize=(9, 8.2), layout="constrained")

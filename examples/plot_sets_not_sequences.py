@@ -185,7 +185,7 @@ for ax, weights, names, title in (
     AttentionDisplay.from_weights(weights, names, ax=ax, colorbar=False, vmax=1)
     ax.set_title(title, fontsize=11)
 
-colours = ["0.75", "0.5", "#D55E00", "#0072B2"]  # told apart with any colour vision
+colours = ["0.75", "0.5", "#D55E00", "#0072B2"]  # they differ for any colour vision
 for k, ((name, values), colour) in enumerate(zip(scores.items(), colours, strict=True)):
     bars = right.bar(np.arange(3) + 0.2 * (k - 1.5), values, 0.19, color=colour, label=name)
     right.bar_label(bars, [f"{value:.2f}" for value in values], padding=1, fontsize=7.5)

@@ -148,8 +148,8 @@ for start, W_K in (("both zero", zero), ("W_Q zero", random)):
         assert not model.W_Q_.any() and not model.W_K_.any()  # not once moved
 answer(
     "When is a row uniform, and is that a place to start from?",
-    f"If its scores are equal. From W_Q = W_K = 0 the loss stays at {curves['both zero'][-1]:.2f},\n"
-    f"   from W_Q = 0 it falls to {curves['W_Q zero'][-1]:.2f}.",
+    "If its scores are equal. From W_Q = W_K = 0 the loss stays at "
+    f"{curves['both zero'][-1]:.2f},\n   from W_Q = 0 it falls to {curves['W_Q zero'][-1]:.2f}.",
 )
 assert curves["both zero"][-1] > 0.6 and curves["W_Q zero"][-1] < 0.5
 
@@ -263,7 +263,7 @@ assert asymmetry[0] < 1e-12 and asymmetry[1] > 1 and asymmetry[2] > 0.1
 # The figure does not show trained models of many layers, in which the last attention reads tokens
 # that are already mixtures. The algebra holds there too; the conclusions about tasks may not.
 
-blue, orange, green = "#0072B2", "#D55E00", "#009E73"  # told apart with any colour vision
+blue, orange, green = "#0072B2", "#D55E00", "#009E73"  # they differ for any colour vision
 fig, axes = plt.subplots(2, 4, figsize=(13, 6.6), layout="constrained")
 for ax, title in zip(
     axes.flat,

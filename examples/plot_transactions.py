@@ -217,7 +217,7 @@ def first_customer(claims_from_own_shop):
         own = np.sum(shop[i] == shop[i][refund[i]]) > 1
         if own == claims_from_own_shop and (risk[i] < 0.1 if own else risk[i] > 0.9):
             return i
-    raise AssertionError("no such customer")
+    raise AssertionError("There is no customer like this.")
 
 
 orange = "#D55E00"  # differs from grey for any colour vision

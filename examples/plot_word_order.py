@@ -51,7 +51,7 @@ def sentence_and_mirror(animal, person):
 
 
 # %%
-# A training sentence is one of such a pair, at random. Test sentences come in pairs of the same
+# A training sentence is one sentence of a pair, at random. Test sentences come in pairs of the same
 # words, one with each label. No test pair of animal and person occurs in training, so a model must
 # learn about kinds of words and about their order.
 
