@@ -148,7 +148,7 @@ assert accuracy["causal"] >= 0.95
 blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.9), layout="constrained")
 for ax, name, colour, offset in zip(
-    axes, list(models)[2:], (orange, blue), ((-20, 0), (-50, 26)), strict=True
+    axes, list(models)[2:], (orange, blue), ((-20, 0), (-50, 44)), strict=True
 ):
     points = log_odds[name]
     limit = 1.15 * np.abs(points).max()
