@@ -2,20 +2,20 @@
 One word, two meanings
 ======================
 
-A dictionary of word vectors, such as GloVe, has one vector for each word. *Bank* gets one too: the
-same in "the bank gave us a loan" and in "we sat on the bank and watched the boats". No model on
-top of that vector can tell the two apart. What can, is a vector for *bank in this sentence*, and
-to make one is what attention is for.
+A table of word vectors, for example GloVe, has one vector for each word. *Bank* has the same vector
+in "the bank gave us a loan" and in "we sat on the bank and watched the boats". No model on top of
+this vector can tell the two meanings apart. It needs a vector for *bank in this sentence*, and
+attention computes one.
 
-The task here is to say which bank is meant, from a label for that one word in each sentence.
+The task is to predict which bank is meant. Each training sentence has a label for this one word.
 """
 
 # %%
 # A small language
 # ----------------
-# Eight words about rivers, eight about money, and sixteen that go with either. Words of one topic
-# have vectors around a common centre, as they have in GloVe. The vector of *bank* lies between the
-# two, as it has been met with both.
+# There are eight words about rivers, eight about money, and sixteen that go with both. As in GloVe,
+# the vectors of one topic lie around a common centre. The vector of *bank* lies between the two
+# centres, because the word occurs with both topics.
 
 import os
 from pathlib import Path
@@ -51,7 +51,7 @@ vectors["bank"] = centres.mean(axis=0) + 0.3 * rng.normal(size=12)
 
 
 def make_sentences(n_sentences, random_state):
-    """Lists of words, the meaning of *bank* in each, and where it stands."""
+    """Lists of words, the meaning of *bank* in each, and its position."""
     rng = np.random.default_rng(random_state)
     sentences, places = [], []
     senses = rng.permutation(np.arange(n_sentences) % 2)
@@ -64,7 +64,7 @@ def make_sentences(n_sentences, random_state):
 
 
 def only_at(places, lengths, labels):
-    """A target per token: the label where the word in question stands, None elsewhere."""
+    """A target per token: the label at the given places, None elsewhere."""
     targets = [np.full(length, None, dtype=object) for length in lengths]
     for target, place, label in zip(targets, places, labels, strict=True):
         target[place] = label
@@ -81,9 +81,10 @@ for i in (0, 1, 2):
 # %%
 # Three vectors for bank
 # ----------------------
-# Its own; what the attention formula makes of it with identity projections, where nothing is
-# learned; and what it is after a fit. Targets go by token (``pooling=None``): *bank* has one, all
-# other words have None. They are not scored, and serve as context.
+# We compare three vectors: the one in the table, the output of the attention formula with identity
+# projections (nothing is learned), and the output after a fit. There is a target per token
+# (``pooling=None``): *bank* has a label and all other words have None. They are not scored, but
+# they are context.
 
 untrained, trained = (
     AttentionClassifier(n_heads=1, pooling=None, random_state=0, **parameters).fit(
@@ -97,7 +98,7 @@ untrained, trained = (
 
 
 def of_bank(tokens, places):
-    """The row of *bank* out of the tokens of each set."""
+    """The row of *bank* among the tokens of each set."""
     return np.array([rows[place] for rows, place in zip(tokens, places, strict=True)])
 
 
@@ -127,7 +128,7 @@ assert accuracy["in context, trained"] > 0.97 and accuracy["mean of the sentence
 assert silhouette["in context, trained"] > 0.5 > silhouette["in context, untrained"] > 0
 
 # %%
-# The weights say where the meaning came from.
+# The weights show where the meaning came from.
 
 telling = set(topics[RIVER] + topics[MONEY])
 shares, even = [], []
@@ -144,11 +145,11 @@ print(
 assert np.mean(shares) > 2 * np.mean(even)
 
 # %%
-# When the neighbours' average will not do
+# When the average of the neighbours fails
 # ----------------------------------------
-# So far, one could have averaged the sentence. :func:`skattn.datasets.make_word_senses` is made so
-# that this fails: four words have two meanings each, one of them is in the sentence, and so are
-# cues for all four. The word must seek the cues that are about *it*.
+# So far an average of the sentence would have been enough. The average fails on
+# :func:`skattn.datasets.make_word_senses`: four words have two meanings each, and a sentence has
+# one of these words and cues for all four. The word must find the cues that belong to *it*.
 
 
 def rows_where(tokens, targets):
@@ -181,9 +182,9 @@ assert hard["its own"] < 0.6 and hard["mean of the sentence"] < 0.7
 # %%
 # Real sentences
 # --------------
-# From Wikipedia, with vectors of GloVe, if the folder that SKATTN_DATA names has them. The river's
-# bank is rare there, 1 in 23, so we balance the classes in the fit, and judge by the AUC. Ten words
-# on either side are read.
+# These are sentences from Wikipedia with GloVe vectors, if the folder in SKATTN_DATA has them. The
+# bank of a river is rare there, 1 in 23, so we balance the classes in the fit and measure the AUC.
+# The model reads ten words on either side.
 
 folder = Path(os.environ.get("SKATTN_DATA", ""))
 files = [folder / name for name in ("wsd_bank.npz", "glove50_vocab.npz")]
@@ -194,7 +195,7 @@ if all(file.is_file() for file in files):
         near = np.split(is_near, data["offsets"][1:-1])
         is_river, is_train = data["y"] == 1, data["split"] == "train"
         table = glove["vectors"].astype(float)
-        bank = table[glove["words"] == "bank"]  # the texts leave it out: it is put back in front
+        bank = table[glove["words"] == "bank"]  # the texts leave it out, so we put it in front
     sets = [np.vstack([bank, table[i[k]]]) for i, k in zip(ids, near, strict=True)]
     targets = only_at(np.zeros(len(sets), int), [len(tokens) for tokens in sets], is_river * 1)
     train, test = np.flatnonzero(is_train), np.flatnonzero(~is_train)
@@ -219,21 +220,21 @@ if all(file.is_file() for file in files):
     assert real["its own"] == 0.5
     assert real["in context, trained"] > 0.93
 else:
-    print("\nReal sentences: skipped, SKATTN_DATA names no folder with wsd_bank and glove50_vocab.")
+    print("\nReal sentences: skipped, there is no wsd_bank and glove50_vocab in SKATTN_DATA.")
 
 # %%
 # The picture
 # -----------
-# Left: the vocabulary, on its two main directions, with the one point for *bank*. Middle and right:
-# *bank* in 300 new sentences, coloured by what is meant. The formula alone pulls it towards the
-# company that it keeps, as any average does; the fit finds out which company matters.
+# The left panel shows the vocabulary on its two main directions, with one point for *bank*. The
+# other panels show *bank* in 300 new sentences, coloured by its meaning. The formula alone moves
+# *bank* towards its neighbours, as any average does. The fit learns which neighbours matter.
 #
-# What the figure does not show: that attention is needed for this. On the real sentences an average
-# of the neighbours does as well, since topics are a matter of which words there are, and in the
-# small language nearly so. With the four ambiguous words it does not. And the silhouette is that of
-# the vectors, not of what a page can show of them.
+# The figure does not show that this task needs attention. An average of the neighbours is as good
+# on the real sentences and nearly as good in the small language, because a topic depends only on
+# which words occur. The average fails with the four ambiguous words. The silhouettes are computed
+# from the full vectors, not from the two directions in the figure.
 
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig, axes = plt.subplots(1, 3, figsize=(12.5, 4.5), layout="constrained")
 plane = PCA(n_components=2).fit(np.array([vectors[word] for members in topics for word in members]))
 ax = axes[0]

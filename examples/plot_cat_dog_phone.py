@@ -2,19 +2,18 @@
 The attention formula, one matrix at a time
 ===========================================
 
-What does attention do to three word vectors? This example takes the formula ::
+What does attention do to three word vectors? This example computes the formula ::
 
     Z = softmax(X W_Q (X W_K)^T / sqrt(d_k)) X W_V
 
-apart on the smallest set worth looking at: *cat*, *dog* and *phone*, two numbers each. The
-projections are identity matrices, so that nothing is learned and every figure can be checked
-with a pocket calculator.
+step by step on a very small set: *cat*, *dog* and *phone*, two numbers each. The projections are
+identity matrices. Nothing is learned, and you can check every number with a pocket calculator.
 """
 
 # %%
 # The set
 # -------
-# Cat and dog point the same way, phone points elsewhere.
+# Cat and dog point in a similar direction, phone points elsewhere.
 
 from pathlib import Path
 
@@ -44,8 +43,8 @@ show("X, the tokens", X, ["x0", "x1"])
 # %%
 # Queries, keys and values
 # ------------------------
-# Each token is projected three times: to what it looks for, to what it can be found by, and to
-# what it hands on. With identity projections all three are the token itself.
+# Each token is projected three times. Its query is what it looks for, its key is what other tokens
+# find it by, and its value is what it passes on. With identity projections all three are the token.
 
 W_Q = W_K = W_V = np.eye(2)
 Q, K, V = X @ W_Q, X @ W_K, X @ W_V
@@ -54,8 +53,8 @@ show("Q = X W_Q, the queries (K and V are the same here)", Q, ["q0", "q1"])
 # %%
 # Scores
 # ------
-# The score of a pair is the dot product of one's query with the other's key. It is divided by
-# sqrt(d_k) = sqrt(2), so that scores do not grow with the width of the projections.
+# The score of two tokens is the dot product of the query of one and the key of the other. It is
+# divided by sqrt(d_k) = sqrt(2), so that scores do not grow with the width of the projections.
 
 scores = Q @ K.T
 show("Q K^T, the scores", scores, words)
@@ -66,7 +65,7 @@ show("S = Q K^T / sqrt(2), the scaled scores", S, words)
 # %%
 # Weights
 # -------
-# Softmax turns each row into shares that sum to one: exponentials, divided by their sum.
+# Softmax turns each row into shares that sum to one: the exponentials divided by their sum.
 
 E = np.exp(S)
 show("exp(S)", E, words)
@@ -77,7 +76,7 @@ show("A = softmax(S), row by row: the attention weights", A, words)
 # %%
 # Output
 # ------
-# Every token becomes the average of all values, by its own row of weights.
+# Every token becomes an average of all values, weighted by its row of A.
 
 Z = A @ V
 show("Z = A V, the tokens in context", Z, ["z0", "z1"])
@@ -89,8 +88,8 @@ np.testing.assert_allclose(A[0], [0.432425, 0.388908, 0.178667], atol=5e-7)
 np.testing.assert_allclose(Z[0], [0.654218, 0.628224], atol=5e-7)
 
 # %%
-# The same by one function
-# ------------------------
+# The same with one function
+# --------------------------
 
 Z_function, A_function = scaled_dot_product_attention(Q, K, V, return_weights=True)
 np.testing.assert_allclose(A_function, A, rtol=1e-12)
@@ -98,11 +97,11 @@ np.testing.assert_allclose(Z_function, Z, rtol=1e-12)
 print("scaled_dot_product_attention:", Z_function[0].round(6).tolist())
 
 # %%
-# The same by the estimator
-# -------------------------
+# The same with the estimator
+# ---------------------------
 # `AttentionContextualizer` learns its projections, standardises tokens and adds two statistics
-# of the scores. With all of that switched off, what is left is the formula. Note ``[X]``: the
-# estimator takes a collection of sets, and this is a collection of one.
+# of the scores. We switch all of that off, which leaves the formula. Note ``[X]``: the estimator
+# takes a collection of sets, and this is a collection of one set.
 
 formula = AttentionContextualizer(
     n_heads=1,
@@ -123,15 +122,14 @@ print("AttentionContextualizer:     ", Z_estimator[0].round(6).tolist())
 # %%
 # The picture
 # -----------
-# Left: the weights, row by row. Right: where each token goes. All three move to the inside of
-# their triangle, as averages must, and cat and dog end up side by side: both attend to each
-# other, and little to phone.
+# The left panel shows the weights, row by row. The right panel shows where each token moves. All
+# three move to the inside of their triangle, because they become averages. Cat and dog end up side
+# by side, because both attend to each other and little to phone.
 #
-# What the figure does not show is learning: who attends to whom follows from the tokens alone.
-# Projections that make a token attend to the others that are *useful* are what `fit` finds (see
-# ``plot_quickstart.py``).
+# The figure does not show learning: the weights follow from the tokens alone. `fit` learns
+# projections with which a token attends to the *useful* tokens (see ``plot_quickstart.py``).
 
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.9), layout="constrained")
 
 left.imshow(A, cmap="Blues", vmin=0, vmax=1)

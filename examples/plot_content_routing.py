@@ -2,19 +2,18 @@
 Across 500 tokens in one step
 =============================
 
-Something was said at the start, then came a lot of noise, and now there is a question about it. A
-model that reads from left to right must carry what was said through every step in between.
-Attention goes and gets it: the question is compared with all that stands there, and whoever
-matches hands its value over, from 5 tokens away or from 500. This example measures both, by
-distance.
+A sequence starts with some facts, continues with a lot of noise, and ends with a question about the
+facts. A model that reads from left to right must carry the facts through every step in between.
+Attention compares the question with every token directly and takes the value of the token that
+matches, from 5 tokens away or from 500. This example measures both models by distance.
 """
 
 # %%
 # Six items, a gap, a question
 # ----------------------------
-# A sequence begins with six items, one of each kind in random order, with a random number each.
-# Then come as many fillers as the gap is long, with random numbers of no kind. The last token is a
-# question: it names a kind, and the answer is the number of the item of that kind.
+# A sequence begins with six items, one of each kind, in random order. Each item has a random
+# number. Fillers with random numbers and no kind fill the gap. The last token is a question: it
+# names a kind, and the answer is the number of the item of that kind.
 
 from pathlib import Path
 
@@ -55,11 +54,12 @@ def make_sequences(n_samples, gap, random_state):
 
 
 # %%
-# Attention, trained up close
-# ---------------------------
-# One head, trained on gaps of 5 to 30 tokens, and never again. Targets go by token here
-# (``pooling=None``): the question has one, all others have NaN, which means that they are not
-# scored, and serve as context. The answer is a matter of content: kind against kind.
+# Attention, trained on short gaps
+# --------------------------------
+# One head is trained once, on gaps of 5 to 30 tokens. There is a target per token
+# (``pooling=None``): the question has a number, and all other tokens have NaN, so they are not
+# scored but are context. The answer depends on content only: the kind of the question and the kind
+# of the item.
 
 X_train, y_train = [], []
 for gap in (5, 8, 12, 16, 20, 25, 30):
@@ -82,13 +82,13 @@ models = {"attention": attention(1e-5), "attention, alpha=1e-3": attention(1e-3)
 # %%
 # Reading from left to right
 # --------------------------
-# The rival is an echo-state network: 100 units that take in one token at a time, by fixed random
-# weights, and a ridge regression on the state at the end. A leak says how much of the state each
-# step replaces: with 1 it lives for the moment, with less it remembers longer.
+# The rival is an echo-state network: 100 units read one token at a time with fixed random weights,
+# and a ridge regression reads the final state. The leak is the share of the state that each step
+# replaces: with 1 the network forgets at once, with a smaller leak it remembers longer.
 #
-# It gets every help that we could think of. Its inputs have a column for the number of each kind,
-# so that it need not work out which number is whose; it has a ridge regression for each question,
-# so that it need not compare; and all of that is trained anew at every gap, on that very gap.
+# We give the network all the help we can. Its inputs have one column per kind for the number, so it
+# need not find out which number belongs to which kind. It has one ridge regression per question, so
+# it need not compare kinds. And its regressions are trained again for every gap, on that gap.
 
 
 class EchoState:
@@ -119,10 +119,10 @@ networks = {f"recurrent, leak {leak:g}": EchoState(leak) for leak in leaks}
 # %%
 # Two measures by distance
 # ------------------------
-# How well do the answers fit, on new sequences? And how much of the item is there to answer from?
-# For attention that is the weight of the question's row on the item that it asks for. For the
-# recurrent states it is how far the state at the end moves when the number of the item is moved by
-# one, relative to what that makes of the state when the item has just been read.
+# The first measure is the R² of the answers on new sequences. The second measures how much of the
+# item is left at the end. For attention it is the weight of the question's row on the right item.
+# For a recurrent network it is the change of the final state when the number of the item grows by
+# one, divided by the change of the state right after the item.
 
 answers = {name: [] for name in [*models, *networks]}
 present = {name: [] for name in [*models, *networks]}
@@ -151,22 +151,22 @@ for gap in GAPS:
         change = np.linalg.norm(H_moved - H_test[:40], axis=1)
         present[name].append(np.mean(change / just_read))
 
-for title, table in (("R² of the answers", answers), ("What is there to answer from", present)):
+for title, table in (("R² of the answers", answers), ("Share of the item that is left", present)):
     print(f"{title:<30}" + "".join(f"{gap:>8}" for gap in GAPS))
     for name, values in table.items():
         print(f"{name:<30}" + "".join(f"{value:>8.3f}" for value in values))
     print()
 # %%
-# Every state has its horizon, and attention has none
+# A recurrent state has a horizon, attention has none
 # ---------------------------------------------------
-# The states forget, each at the pace that its leak has set before anyone knew how far back the
-# question would reach. Between the item and the answer lie as many steps as the gap is long, and
-# each takes its share. The slowest network still gets most of the answer across 500 tokens, from
-# the tenth of the item that is left. For attention there is one step between any two tokens, and
-# the distance is nowhere in the formula. It was trained on gaps of up to 30.
+# A recurrent state forgets at a pace that its leak fixes in advance. There are as many steps
+# between the item and the answer as the gap is long, and each step loses a share. The slowest
+# network still gets most of the answer across 500 tokens, from the tenth of the item that is left.
+# Attention has one step between any two tokens, and distance does not occur in its formula. It was
+# trained on gaps of up to 30 tokens.
 #
-# There is a price. The state is 100 numbers however long the sequence, while attention keeps every
-# token, and compares each pair: that is n^2 comparisons.
+# Attention has a price. A recurrent state is 100 numbers for any length, but attention keeps every
+# token and compares all pairs: n^2 comparisons.
 
 assert min(answers["attention"]) > 0.99
 assert min(present["attention"]) > 0.9
@@ -178,20 +178,20 @@ reach = [sum(value > 0.5 for value in answers[name]) for name in networks]
 assert np.all(np.diff(reach) > 0)  # the smaller the leak, the farther
 
 # %%
-# The dashed line is attention too, with the default penalty instead of hardly any. A penalty keeps
-# scores small, and a softmax over 500 fillers that are each a little in favour adds up: so the
-# number of rivals does count, by its logarithm, even where their distance does not.
+# The dashed line is attention with the default penalty; the solid line has almost no penalty. A
+# penalty keeps scores small, and the small weights of 500 fillers add up. So the number of other
+# tokens matters, by its logarithm, although their distance does not.
 #
-# What the figure does not show: learned gates, as in an LSTM, which can hold on to an item for as
-# long as they have learned to. They were trained by nobody here. Nor a question that depends on
-# where things stand: for that, tokens need positions (see ``plot_word_order.py``).
+# The figure does not show networks with learned gates, for example an LSTM, which can learn to keep
+# an item for longer. It does not show questions about positions either: for these, tokens need
+# positions as features (see ``plot_word_order.py``).
 
-orange = "#D55E00"  # told apart from viridis' blues and greens with any colour vision
+orange = "#D55E00"  # differs from viridis' blues and greens for any colour vision
 colours = plt.get_cmap("viridis")(np.linspace(0, 0.75, len(networks)))
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.4), layout="constrained", sharex=True)
 for ax, table, title in (
     (axes[0], answers, "R² of the answers"),
-    (axes[1], present, "Share of the item that there is to answer from"),
+    (axes[1], present, "Share of the item that is left at the end"),
 ):
     for (name, values), colour in zip(table.items(), [orange, orange, *colours], strict=True):
         is_attention = name.startswith("attention")
@@ -213,7 +213,7 @@ for ax, table, title in (
     ax.set_title(title, fontsize=11)
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].axvspan(5, 30, color="0.93", zorder=0)
-axes[0].text(5.3, 0.1, "attention\ntrained here", color="0.35", fontsize=9)
+axes[0].text(10.5, 0.5, "attention\ntrained here", color="0.35", fontsize=9)
 fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
 
 path = Path(__file__).parent / "_output" / "content_routing.png"

@@ -2,14 +2,14 @@
 Cross-attention: what does the order cost?
 ==========================================
 
-An order has lines, a supplier's price list has items, and no article number joins the two: there
-are only descriptions, turned into vectors by some text model, and the two sides word them
-differently. What past orders cost is known, what their lines cost is not. Can the join be learned
-from that?
+An order has lines, and a supplier's price list has items, but no article number joins the two.
+There are only descriptions, which a text model has turned into vectors, and the two sides use
+different words. We know the cost of past orders, but not the cost of their lines. Can a model learn
+the join from that?
 
-Each sample is a pair of sets of different widths: the lines of an order, 8 numbers each, and the
-price list that it was placed on, the same 8 and a price for each item. The baseline reduces both
-to statistics. Our answer lets every line attend to the list: cross-attention.
+Each sample is a pair of sets of different widths: the lines of an order, 8 numbers each, and its
+price list, with the same 8 numbers and a price per item. The baseline reduces both sets to
+statistics. In our model every line attends to the list: cross-attention.
 """
 
 # %%
@@ -30,13 +30,13 @@ from skattn import AttentionRegressor, RaggedPair, SetPooler
 # %%
 # Orders and price lists
 # ----------------------
-# A list has 4 to 10 items, which occur on no other list: test orders are about items never seen
-# in training. An order has 1 to 4 lines, each of them about some item of the list, in other words:
-# the angle between the two vectors is 21 degrees on average.
+# A list has 4 to 10 items, and no item occurs on two lists, so test orders are about new items. An
+# order has 1 to 4 lines. Each line describes an item of the list in other words: the angle between
+# the two vectors is 21 degrees on average.
 #
-# The context of a set travels inside X, in a :class:`skattn.RaggedPair`, since scikit-learn hands
-# nothing else on to scorers and searches. A frame with a column of orders and one of price lists
-# does as well: ``AttentionRegressor(context="prices")`` names the second.
+# The context of a set is part of X, in a :class:`skattn.RaggedPair`, because scikit-learn passes
+# only X to scorers and searches. A frame with a column of orders and a column of price lists also
+# works: ``AttentionRegressor(context="prices")`` names the column of the context.
 
 
 def unit(vectors):
@@ -66,9 +66,9 @@ X_test, y_test, ordered = make_orders(1000, random_state=1)
 # %%
 # Statistics of both sides
 # ------------------------
-# Mean, standard deviation, minimum, maximum and number of the lines and of the items: enough to
-# tell how long the order is and how dear the list, and no more. Which price goes with which line is
-# not in it.
+# The statistics are the mean, standard deviation, minimum, maximum and number of the lines and of
+# the items. They show how long the order and how expensive the list is, but not which price belongs
+# to which line.
 
 
 def statistics(X):
@@ -97,9 +97,9 @@ compare("statistics, boosted trees", trees, statistics(X), statistics(X_test))
 # %%
 # Both sides as one set
 # ---------------------
-# Lines and items can go into one set, told apart by a flag, in which all attend to all. Nothing
-# then says that the lines ask and the list answers. With one, two or four heads, sum or mean and
-# alpha from 1e-4 to 1e-2 we saw no R² above .74 on the test orders.
+# Lines and items can form one set, with a flag that marks the lines. All tokens then attend to all
+# others, and the model must learn that lines look for items. With one, two or four heads, sum or
+# mean and alpha from 1e-4 to 1e-2 we saw no R² above .74 on the test orders.
 
 
 def one_set(X):
@@ -116,9 +116,9 @@ compare("one set, self-attention", together, one_set(X), one_set(X_test))
 # %%
 # Cross-attention
 # ---------------
-# The cost of an order is a sum over its lines, so we pool by ``"sum"``, and one head is enough for
-# one way of matching. To take a single item out of a list, weights must be sharp, which a strong
-# penalty would not let them be: alpha is a tenth of its default.
+# The cost of an order is a sum over its lines, so we pool by ``"sum"``. One head is enough for one
+# way of matching. Weights must be sharp to select a single item, and a strong penalty would prevent
+# that: alpha is a tenth of its default.
 
 crossed = AttentionRegressor(
     n_heads=1, pooling="sum", alpha=1e-4, tol=1e-3, max_iter=1000, random_state=0
@@ -131,9 +131,9 @@ assert max(score for name, score in scores.items() if name != "cross-attention")
 # %%
 # What the lines look at
 # ----------------------
-# `attention_weights` gives one matrix per sample and head, a row for each line of the order and a
-# column for each item of its list. No training order said which item a line is about. Is it the
-# one with the largest weight?
+# `attention_weights` gives one matrix per sample and head, with a row for each line of the order
+# and a column for each item of its list. The training data do not contain which item a line is
+# about. Does this item have the largest weight?
 
 weights = [A[0] for A in crossed.attention_weights(X_test)]  # one head
 hits = np.concatenate(
@@ -147,17 +147,17 @@ print(
 assert hits.mean() > 0.98
 
 # %%
-# The figure takes the first test order of four different items on a list of eight. Left: the
-# weights, with the right item framed in each row. Right: what all test orders cost, and what was
-# predicted from the statistics and by cross-attention.
+# The left panel shows the first test order of four different items on a list of eight: the weights,
+# with a frame around the right item in each row. The right panel shows the cost of all test orders
+# and the predictions from the statistics and by cross-attention.
 #
-# What the figure does not show: that the prices of lines are read off. Only sums were learned, and
-# the head adds a constant; the weights say which item a line found, not what it cost.
+# The figure does not show the prices of single lines. The model learned from sums only, and the
+# head adds a constant. The weights show which item a line found, not what it cost.
 
 i = next(i for i, which in enumerate(ordered) if len(set(which)) == 4 == len(which)
          and len(X_test[i][1]) == 8)  # fmt: skip
 A, which, prices = weights[i], ordered[i], X_test[i][1][:, 8]
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(10, 4.2), width_ratios=[1.5, 1], layout="constrained"

@@ -2,11 +2,11 @@
 A day with bags: which molecules smell of musk?
 ===============================================
 
-A molecule is a bag of the shapes that it can bend into, 2 to 40 of them, each described by 166
-distances from its surface. It is a musk if one of its shapes fits the receptor in our noses, but
-nobody knows which: 92 labels for 476 shapes (Dietterich et al., 1997).
+A molecule is a bag of the shapes that it can bend into, 2 to 40 of them. Each shape is described by
+166 distances to its surface. The molecule is a musk if one of its shapes fits the receptor in our
+noses, but nobody knows which shape: there are 92 labels for 476 shapes (Dietterich et al., 1997).
 
-What does attention add to averages here, and what can one know from 92 bags at all?
+What does attention add to averages here, and how much can 92 bags show?
 """
 
 # %%
@@ -34,9 +34,9 @@ from skattn.pipelines import member_shares, set_pipeline
 # %%
 # The data
 # --------
-# The file ``musk1.npz`` has all shapes one below the other, and offsets that say where a bag
-# begins, which is what a :class:`skattn.RaggedArray` is made of. Where there is no file, bags of
-# the same size are drawn: of a musk, every second shape lies off in a direction of its own.
+# The file ``musk1.npz`` stacks all shapes and has offsets where each bag begins, exactly as a
+# :class:`skattn.RaggedArray` stores them. Without the file, we draw random bags of the same size,
+# in which every second shape of a musk is shifted in one direction.
 
 
 def load_bags():
@@ -63,9 +63,9 @@ folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(y, y))
 # %%
 # The plain baseline, a strong stack, and attention alone
 # -------------------------------------------------------
-# No bag is to spare for a test set, so every bag is predicted by a model that was fitted on the
-# other two thirds. Since one shape decides, attention is pooled by the maximum; and since the bags
-# are few and wide, ``alpha`` is strong, 0.1 in place of 0.001.
+# There are too few bags for a test set, so we predict every bag by a model that was fitted on the
+# other two thirds. One shape decides, so the model pools by the maximum. The bags are few and wide,
+# so ``alpha`` is 0.1 and not 0.001.
 
 plain = LogisticRegression(max_iter=1000)
 attention = AttentionClassifier(pooling="max", alpha=0.1, max_iter=100, tol=None, random_state=0)
@@ -90,8 +90,8 @@ for name, model in models.items():
 print(f"One standard error of an accuracy is {np.sqrt(0.87 * 0.13 / 92):.3f}.")
 
 # %%
-# On the real bags all are near each other, and one must not make much of the differences. Nor of
-# the shares of the stack: of 61 bags it learns little about its members.
+# On the real bags all models are close, and the differences mean little. The shares of the stack
+# are uncertain too, because 61 bags are few to compare its members on.
 
 share = (sum(shares) / len(shares)).sort_values(ascending=False).to_dict()
 print("\nShares:", ", ".join(f"{name} {value:.2f}" for name, value in share.items()))
@@ -103,9 +103,9 @@ assert accuracies['set_pipeline("classifier")'] > accuracies["means, linear"] - 
 # %%
 # What attention looked at
 # ------------------------
-# The last third once more. A head whose rows have an entropy of 1 weighs all shapes alike: it
-# averages. Where most heads do, it is the maximum over shapes that works here, and hardly a shape's
-# look at the others.
+# We look at the last third again. A head whose rows have an entropy of 1 gives all shapes equal
+# weights: it averages. If most heads average, then the maximum over shapes does the work, and the
+# comparison of shapes adds little.
 
 train, test = folds[-1]
 attention.fit(X[train], y[train])
@@ -114,8 +114,8 @@ columns = ["entropy", "effective_tokens", "self_weight", "verdict"]
 print("\n", attention_diagnostics(attention, X_test)[columns].round(2), sep="")
 
 # %%
-# Which shape of a musk carries the decision? There are three ways to ask, of which leaving a shape
-# out, and seeing how far the decision falls, is the plainest. We look how far they agree.
+# Which shape of a musk decides? There are three methods to find out. The plainest leaves a shape
+# out and measures how far the decision falls. We check how far the methods agree.
 
 found = token_importance(attention, X_test, method="all")
 print("\nRank correlation of three kinds of importance within a bag:")
@@ -123,15 +123,15 @@ print(found.agreement.round(2))
 assert found.agreement.loc["gradient", "leave_one_out"] > 0.3
 
 # %%
-# The figure has the shapes of the held-out bag that the model holds for a musk most surely, of
-# those of 5 to 12. Of the real one no shape is missed: its shapes are much alike, and where one is
-# left out, another stands in for it.
+# The figure shows the shapes of one held-out bag: among the bags of 5 to 12 shapes, the model is
+# most certain that this one is a musk. In the real data no single shape matters much, because the
+# shapes of this molecule are alike and one can replace another.
 #
-# What the figure does not show: which shape fits the receptor. Nobody measured that.
+# The figure does not show which shape fits the receptor. Nobody measured that.
 
 surest = np.where((X_test.lengths >= 5) & (X_test.lengths <= 12), found.decision, -np.inf).argmax()
 
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+grey, dark = "0.72", "0.35"  # purple and orange mean the sign of a shape only
 fig, (left, middle, right) = plt.subplots(
     1, 3, figsize=(13, 4), width_ratios=[1, 1, 1.1], layout="constrained"
 )
@@ -139,18 +139,19 @@ for ax, values, title in (
     (left, accuracies, "Accuracy, each bag held out once"),
     (middle, share, "Shares of the stack's members"),
 ):
-    bars = ax.barh(list(values), list(values.values()), color="0.7" if ax is left else blue)
+    bars = ax.barh(list(values), list(values.values()), color=grey)
     ax.bar_label(bars, [f"{value:.2f}" for value in values.values()], padding=3)
     ax.invert_yaxis()
     ax.set_title(title, fontsize=10)
     ax.set_xlim(right=1.15 * max(values.values()))
     ax.spines[["top", "right"]].set_visible(False)
-left.patches[-1].set_color(orange)
-labels = [f"shape {k + 1}" for k in range(X_test.lengths[surest])]
+left.patches[-1].set_color(dark)
+labels = [f"shape {k}" for k in range(X_test.lengths[surest])]
 TokenImportanceDisplay.from_estimator(
     attention, X_test, surest, method="leave_one_out", token_labels=labels, ax=right
 )
-right.set_title("A musk without one of its shapes", fontsize=10)
+right.set_xlabel("fall of the log-odds without the shape")
+right.set_title("For a musk (purple) or against (orange)", fontsize=10)
 
 path = Path(__file__).parent / "_output" / "day_bags.png"
 path.parent.mkdir(exist_ok=True)

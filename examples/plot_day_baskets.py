@@ -2,12 +2,12 @@
 A day with baskets: was there milk in it?
 =========================================
 
-A basket is the set of groceries on one receipt, of 168 kinds; the label says whether the customer
-bought whole milk too, which was taken out of the basket (Hahsler, Hornik and Reutterer, 2006). A
-basket has a handful of items, and what people buy is only weakly tied to milk.
+A basket is the set of groceries on one receipt, of 168 kinds. Whole milk was taken out of the
+baskets, and the label is 1 if the customer bought it (Hahsler, Hornik and Reutterer, 2006). A
+basket has a handful of items, and they are only weakly related to milk.
 
-Items are names, not numbers. So before any model there is the question of what vector an item
-has, and to a linear model the answer matters much.
+Items are names, not numbers. So we must first choose a vector for each item, and this choice
+matters much for a linear model.
 """
 
 # %%
@@ -35,9 +35,9 @@ from skattn.pipelines import member_shares, set_pipeline
 # %%
 # The data
 # --------
-# From ``groceries.npz``, where it is there: baskets of two items or more, 1000 to learn from and
-# 3000 to test on. Else baskets are drawn, each about one or two of a dozen themes, and the themes
-# go with milk more or less.
+# If the data folder has ``groceries.npz``, we use its baskets of two items or more: 1000 for
+# training and 3000 for the test. Otherwise we draw random baskets. Each has one or two of a dozen
+# themes, and the themes are related to milk to different degrees.
 
 
 def load_baskets():
@@ -71,10 +71,10 @@ X, X_test = ([baskets[i] for i in part] for part in (train, test))
 # %%
 # Vectors of items
 # ----------------
-# ``TokenEmbedder("onehot")`` gives each item a feature of its own. Or items are known by the
-# company they keep: all baskets but those of the test, whose labels nobody needs for this, tell
-# how much more often than by chance two items meet. The leading singular vectors of the logarithm
-# of that make a vector of 16 numbers for each item; one that was met in no basket gets zeros.
+# ``TokenEmbedder("onehot")`` gives each item a feature of its own. The other vectors describe the
+# company of an item. From all baskets outside the test, without their labels, we count how much
+# more often than by chance two items occur together. The leading singular vectors of the logarithm
+# of this ratio give 16 numbers for each item. An item that occurs in no basket gets zeros.
 
 held = np.zeros((len(baskets), len(names)))
 for i in np.setdiff1d(np.arange(len(baskets)), test):
@@ -114,9 +114,9 @@ for name, model in models.items():
 print("One standard error of an AUC is about 0.011.")
 
 # %%
-# The signal is weak, and to a linear model one thing helps: to know items by the company they keep.
-# One-hot, a thousand baskets are few for 168 items. Trees do well on counts, too, and what comes
-# after the vectors makes little difference. The shares say which member had most to tell.
+# The signal is weak. For a linear model, vectors from the company of items help: with one-hot
+# vectors, a thousand baskets are few for 168 items. Trees on counts are good too, and the model
+# after the vectors makes little difference. The shares show which members the stack relies on.
 
 share = member_shares(stack).to_dict()
 print("\nShares:", ", ".join(f"{name} {value:.2f}" for name, value in share.items()))
@@ -127,18 +127,18 @@ assert scores['company, set_pipeline("classifier")'] > max(scores.values()) - 0.
 # %%
 # What attention looked at
 # ------------------------
-# Nothing in particular: the diagnostics find every head uniform. The penalty has switched
-# attention off, so that the model is a linear one on means, fitted with care. That is an answer,
-# too: that two items stand in one basket says little about milk that each did not say alone.
+# Attention looked at nothing in particular: the diagnostics find every head uniform. The penalty
+# has switched attention off, so the model is linear on means. This is an answer too: a pair of
+# items predicts little about milk beyond its two items.
 
 diagnostics = attention_diagnostics(models["company, attention"], X_test)
 print("\n", diagnostics[["entropy", "effective_tokens", "verdict"]].round(2), sep="")
 assert set(diagnostics["verdict"]) == {"uniform"}
 
 # %%
-# What each item said, then: the gradient of the decision times the item, mean over the test baskets
-# that hold it. It should go with how often milk comes with that item, which the model was not told
-# for these baskets.
+# How important is each item? We take the gradient of the decision times the item, and average it
+# over the test baskets with this item. It should be correlated with the share of these baskets that
+# have milk. The model has not seen their labels.
 
 labels = [[names[i] for i in basket] for basket in X_test]
 found = token_importance(
@@ -152,10 +152,9 @@ print(f"\n{len(items)} items in 60 baskets or more: rank correlation with milk {
 assert rho > 0.3
 
 # %%
-# What the figure does not show: causes. Nobody buys milk because of the baking powder.
+# The figure does not show causes. Nobody buys milk because of the baking powder.
 
-
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig, (left, middle, right) = plt.subplots(
     1, 3, figsize=(13, 4), width_ratios=[1, 1, 1.5], layout="constrained"
 )
@@ -173,9 +172,12 @@ left.patches[-1].set_color(orange)
 left.set_xlim(left=0.5)
 right.scatter(items["gradient"], items["milk"], s=items["token"] / 8, color="0.6")
 ranked = items.sort_values("gradient")
-for name, item in [*ranked.head(2).iterrows(), *ranked.tail(4).iterrows()]:
+heights = {"left": [], "right": []}  # of the names drawn so far, so that they do not overlap
+for name, item in [*ranked.head(2).iterrows(), *ranked[::-1].head(4).iterrows()]:
     side = "left" if item["gradient"] < 0 else "right"
-    right.annotate(name, (item["gradient"], item["milk"]), fontsize=8, ha=side, va="bottom")
+    if all(abs(item["milk"] - height) > 0.03 for height in heights[side]):
+        right.annotate(name, (item["gradient"], item["milk"]), fontsize=8, ha=side, va="bottom")
+        heights[side].append(item["milk"])
 right.axhline(y[test].mean(), color="black", linestyle="--", linewidth=1)
 right.set(xlabel="importance for milk, by gradient", ylabel="share of its test baskets with milk")
 right.set_title("Frequent items; dashed: all baskets", fontsize=10)

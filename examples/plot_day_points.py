@@ -2,11 +2,11 @@
 A day with point clouds: three or five?
 =======================================
 
-A digit that somebody wrote is a cloud of 30 points, the places of inked pixels in no order, and the
-label says whether it is a three or a five (from the test images of MNIST, LeCun et al., 1998). The
-clouds are centred, so that their means say next to nothing.
+A handwritten digit becomes a cloud of 30 points, the positions of inked pixels in no order. The
+label is three or five (from the test images of MNIST, LeCun et al., 1998). The clouds are centred,
+so their means contain almost nothing about the digit.
 
-What tells the two apart is where ink lies next to other ink. Which model sees that?
+The two digits differ in where ink lies next to other ink. Which model sees that?
 """
 
 # %%
@@ -33,8 +33,8 @@ from skattn.pipelines import member_shares, set_pipeline
 # %%
 # The data
 # --------
-# From ``mnist_points.npz``, where it is there. Else threes and fives are drawn as two strokes, the
-# upper one open to the left or to the right, with slants and noise.
+# If the data folder has ``mnist_points.npz``, we use it. Otherwise we draw threes and fives as two
+# strokes with slants and noise; the upper stroke is open to the left or to the right.
 
 
 def load_clouds():
@@ -100,9 +100,9 @@ assert scores["attention"] > scores["statistics, linear"] + 0.03
 assert scores['set_pipeline("classifier")'] > scores["statistics, linear"] + 0.03
 
 # %%
-# Means are near chance, as they must be, and statistics of single coordinates see little more. What
-# reads tokens does better. The shares say that the stack leans on that: kernel means compare clouds
-# as densities, and need no attention for it.
+# Means are near chance, because the clouds are centred, and statistics of single coordinates are
+# little better. Models that read tokens are better, and most of the stack's shares go to them.
+# Kernel means are among these members: they compare clouds as densities, without attention.
 
 on_tokens = [name for name in share if not name.startswith("statistics")]
 print(f"Of these {sum(share[name] for name in on_tokens):.2f} go to members that read tokens.")
@@ -111,9 +111,9 @@ assert sum(share[name] for name in on_tokens) > 0.5
 # %%
 # What attention looked at
 # ------------------------
-# The diagnostics find heads with a choice: points that attend to a third of the others or fewer.
-# That is where to look, but not what for. How much attention a point receives does not tell how
-# far the decision falls without it; the two hardly go together.
+# The diagnostics find heads that choose: points attend to a third of the others or fewer. But the
+# attention that a point receives does not show its importance. It is hardly correlated with the
+# fall of the decision when the point is left out.
 
 diagnostics = attention_diagnostics(attention, X_test)
 print("\n", diagnostics[["entropy", "effective_tokens", "self_weight", "verdict"]].round(2), sep="")
@@ -124,33 +124,33 @@ assert (diagnostics["effective_tokens"] < 15).any()
 assert abs(found.agreement.loc["weights", "leave_one_out"]) < 0.4
 
 # %%
-# The figure has the three of which the model is surest, and the surest five, and what each point
-# says for that answer.
+# The figure shows the three and the five of which the model is most certain, and how much each
+# point counts for the answer.
 #
-# What the figure does not show: that these points make the digit. A cloud without one point is a
-# cloud still, and its neighbours tell most of what it told: see the size of the numbers.
+# The figure does not show that these points make the digit. Without one point the cloud is still
+# there, and its neighbours contain most of the same information: note how small the numbers are.
 
 
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+grey, dark = "0.72", "0.35"  # purple and orange mean the sign of a point only
 fig, ((left, middle), right) = plt.subplots(
     2, 2, figsize=(10, 7.4), height_ratios=[1, 1.3], layout="constrained"
 )
 left.set_title("Test accuracy", fontsize=10)
 middle.set_title("Shares of the stack's members", fontsize=10)
 for ax, values in ((left, scores), (middle, share)):
-    bars = ax.barh(list(values), list(values.values()), color="0.7" if ax is left else blue)
+    bars = ax.barh(list(values), list(values.values()), color=grey)
     ax.bar_label(bars, [f"{value:.2f}" for value in values.values()], padding=3)
     ax.invert_yaxis()
     ax.set_xlim(right=1.15 * max(values.values()))
     ax.spines[["top", "right"]].set_visible(False)
-left.patches[-1].set_color(orange)
+left.patches[-1].set_color(dark)
 for ax, digit, sign in zip(right, (3, 5), (-1, 1), strict=True):
     i = np.where(y[test] == digit, sign * found.decision, -np.inf).argmax()
     TokenImportanceDisplay.from_estimator(
         attention, X_test, i, method="leave_one_out", target=digit, ax=ax, kind="points"
     )
     ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
-    ax.set_title(f"A {digit}, and which points say so", fontsize=10)
+    ax.set_title(f"A {digit}: points for it are purple", fontsize=10)
 
 path = Path(__file__).parent / "_output" / "day_points.png"
 path.parent.mkdir(exist_ok=True)

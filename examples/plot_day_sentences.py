@@ -2,11 +2,11 @@
 A day with sentences: is the answer a number?
 =============================================
 
-A question is a set of words, and the label says whether its answer is a number, such as a count, a
-date or a price (the TREC questions of Li and Roth, 2002). Words come as vectors that were trained
-elsewhere (GloVe), and each knows its place, so order can count where it should.
+A question is a set of words. The label is True if the answer is a number, for example a count, a
+date or a price (the TREC questions of Li and Roth, 2002). The word vectors were trained elsewhere
+(GloVe), and each word carries its position, so the model can use the order of words.
 
-Averages of word vectors are the usual start. What do they miss, and which words give it away?
+Averages of word vectors are the usual start. What do they miss, and which words decide?
 """
 
 # %%
@@ -20,6 +20,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.cm import ScalarMappable
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -32,9 +33,11 @@ from skattn.pipelines import member_shares, set_pipeline
 # %%
 # The data
 # --------
-# From ``trec6.npz`` and ``glove50_vocab.npz``, where they are there: 300 questions to learn from,
-# and the 500 that are kept for tests. Else questions are made up: what kind of answer they want is
-# said by how they begin, and the same words occur further on without saying anything.
+# If the data folder has ``trec6.npz`` and ``glove50_vocab.npz``, we train on 300 of their questions
+# and test on the 500 test questions. Otherwise we make up questions with random word vectors. The
+# first words decide which kind of answer a made-up question asks for. The same words can occur
+# again at the end, where they mean nothing: "when did the king visit the castle in a song called
+# why did".
 
 
 def load_questions():
@@ -51,16 +54,21 @@ def load_questions():
         table = (glove["words"].tolist(), glove["vectors"])
         return sentences, number, data["split"] == "train", table
     print("No trec6.npz in SKATTN_DATA: made-up questions stand in for those of TREC.")
-    openings = {True: ["how many", "when did", "how far", "what year"]}
-    openings[False] = ["who was", "what is", "where did", "how can"]
+    openings = {True: ["when did", "how often did", "what year did", "how far did"]}
+    openings[False] = ["where did", "how did", "why did", "with whom did"]
     extra = " ".join(openings[True] + openings[False]).split()
-    content = [f"word{i}" for i in range(200)]
+    nouns = "queen king doctor painter farmer horse train village castle river film letter".split()
+    verbs = "leave find visit paint see follow".split()
+    places = "near behind after before with without".split()
+    content = [*nouns, *verbs, *places, "the", "in", "a", "song", "called"]
     sentences, number = [], rng.random(1500) < 0.3
     for asked in number.tolist():
-        rest = rng.choice(content, size=rng.integers(3, 9)).tolist()
-        if rng.random() < 0.5:
-            rest.insert(int(rng.integers(1, len(rest))), str(rng.choice(extra)))
-        sentences.append(str(rng.choice(openings[asked])).split() + rest)
+        one, other, third = rng.choice(nouns, size=3, replace=False)
+        words = f"{rng.choice(openings[asked])} the {one} {rng.choice(verbs)} the {other}"
+        words += f" {rng.choice(places)} the {third}" if rng.random() < 0.5 else ""
+        title = rng.choice(openings[True] + openings[False])
+        words += f" in a song called {title}" if rng.random() < 0.5 else ""
+        sentences.append(words.split())
     known = sorted({*extra, *content})
     return sentences, number, np.arange(1500) < 1000, (known, rng.normal(size=(len(known), 50)))
 
@@ -74,9 +82,9 @@ X, X_test = ([sentences[i] for i in part] for part in (train, test))
 # %%
 # The plain baselines, a strong stack, and attention alone
 # --------------------------------------------------------
-# Positions are appended as eight columns of waves. A question has about ten words, so waves longer
-# than that would be all but constant: ``max_period=10``. Few words decide, so attention is pooled
-# by a query of its own, ``pooling="attention"``, and not by the mean.
+# Positions are appended as eight columns of waves. A question has about ten words and longer waves
+# would hardly change within it, hence ``max_period=10``. Few words decide, so the model pools by a
+# learned query, ``pooling="attention"``, and not by the mean.
 
 embed = TokenEmbedder(table)
 place = PositionalEncoder(mode="append", n_features=8, max_period=10)
@@ -107,9 +115,9 @@ assert min(scores["attention"], scores['set_pipeline("classifier")']) > scores["
 # %%
 # What attention looked at
 # ------------------------
-# For every test question about a number: which word, when left out, makes the decision fall most?
-# And does it stand among the first three? Weights and gradients are quicker answers to a similar
-# question, and not always the same.
+# For every test question about a number: which word lowers the decision most when it is left out,
+# and is it among the first three words? Weights and gradients answer a similar question faster, but
+# their answers can differ.
 
 diagnostics = attention_diagnostics(models["attention"], X_test)
 print("\n", diagnostics[["entropy", "effective_tokens", "self_weight", "verdict"]].round(2), sep="")
@@ -121,45 +129,55 @@ most = found.frame.loc[found.frame.groupby("set")["leave_one_out"].idxmax()]
 early = np.mean(most["token"] < 3)
 chance = np.mean([min(1, 3 / len(words)) for words in asks])
 common = most["label"].value_counts().head(5)
-print(f"\nMissed most is one of the first three words in {early:.0%}; by chance in {chance:.0%}.")
+print(
+    f"\nThe most important word is among the first three in {early:.0%} of the questions; a random "
+    f"word in {chance:.0%}."
+)
 print("Most often:", ", ".join(f"{word} ({n})" for word, n in common.items()))
 assert early > chance + 0.15
 
 # %%
-# What the figure does not show: the mistakes. Drawn are the five questions, of six words or more,
-# that the model holds most surely for questions about numbers.
+# The figure shows the five questions, of ten words or more, for which the model is most certain
+# that the answer is a number. It does not show the mistakes.
 
-
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
-fig = plt.figure(figsize=(11, 6.2), layout="constrained")
-grid = fig.add_gridspec(6, 2, height_ratios=[7, 1, 1, 1, 1, 1])
-left, middle = fig.add_subplot(grid[0, 0]), fig.add_subplot(grid[0, 1])
+grey, dark = "0.72", "0.35"  # purple and orange mean the sign of a word only
+fig = plt.figure(figsize=(13, 4.6), layout="constrained")
+of_models, of_words = fig.subfigures(1, 2, width_ratios=[1, 1.3])
+upper, lower = of_models.subplots(2, 1)
+rows = of_words.subplots(6, 1, height_ratios=[1, 1, 1, 1, 1, 0.3])
 for ax, values, title in (
-    (left, scores, "Test accuracy"),
-    (middle, share, "Shares of the stack's members"),
+    (upper, scores, "Test accuracy"),
+    (lower, share, "Shares of the stack's members"),
 ):
-    bars = ax.barh(list(values), list(values.values()), color="0.7" if ax is left else blue)
+    bars = ax.barh(list(values), list(values.values()), color=grey)
     ax.bar_label(bars, [f"{value:.2f}" for value in values.values()], padding=3)
     ax.invert_yaxis()
     ax.locator_params(axis="x", nbins=5)
     ax.set_title(title, fontsize=10)
     ax.set_xlim(right=1.15 * max(values.values()))
     ax.spines[["top", "right"]].set_visible(False)
-left.patches[-1].set_color(orange)
-long = [i for i in np.argsort(-found.decision) if len(asks[i]) >= 6]
-for row, i in enumerate(long[:5], start=1):
-    importance = found.frame.loc[found.frame["set"] == i, "leave_one_out"].to_numpy()
-    display = TokenImportanceDisplay.from_importance(
-        importance / np.abs(importance).max(),
-        token_labels=asks[i],
-        ax=fig.add_subplot(grid[row, :]),
+upper.patches[-1].set_color(dark)
+long = [i for i in np.argsort(-found.decision) if len(asks[i]) >= 10][:5]
+column = found.methods.index("leave_one_out")
+limit = max(np.abs(found.importances[i][:, column]).max() for i in long)
+for row, i in enumerate(long):
+    TokenImportanceDisplay.from_importance(
+        found,
+        index=i,
+        method="leave_one_out",
+        ax=rows[row],
         kind="text",
+        colorbar=False,
+        vmin=-limit,
+        vmax=limit,
     )
-    display.colorbar_.remove()
-    if row == 1:
-        said = "Words that speak for a number (purple) or against (orange), by leaving them out"
-        display.ax_.set_title(said, fontsize=10, loc="left")
-
+of_words.suptitle("Words that make the answer a number (purple) or not (orange)", fontsize=10)
+scale = of_words.colorbar(
+    ScalarMappable(plt.Normalize(-limit, limit), "PuOr"),
+    cax=rows[5],
+    orientation="horizontal",
+)
+scale.set_label("fall of the log-odds of a number when the word is left out", fontsize=9)
 
 path = Path(__file__).parent / "_output" / "day_sentences.png"
 path.parent.mkdir(exist_ok=True)

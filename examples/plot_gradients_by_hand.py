@@ -2,26 +2,27 @@
 The gradient of attention, by hand
 ==================================
 
-Libraries differentiate for us. What do they do, and could we? This example walks backwards through
-the attention formula, one line at a time, in forty lines of NumPy. It then checks every number
-twice: against central differences, which know nothing of calculus, and against the gradient by
-which `skattn` fits. On the way it shows what the transposes in those formulas are for: they bring
-messages home to the token that was used.
+Libraries compute gradients for us. How do they do it, and could we? This example goes backwards
+through the attention formula, one line at a time, in forty lines of NumPy. It then checks every
+number twice: against central differences, which need no calculus, and against the gradient that
+`skattn` uses in a fit. It also explains the transposes in these formulas: they collect the
+contributions of all rows that used a token.
 """
 
 # %%
 # Forward
 # -------
-# One set of five words, three numbers each, one head. Each line of the formula is one line here::
+# We take one set of five words, three numbers each, and one head. Each line of the formula is one
+# line here::
 #
-#     Q = X W_Q          what each token asks for         (n, d_k)
-#     K = X W_K          what each token can be found by  (n, d_k)
-#     V = X W_V          what each token hands on         (n, d_v)
+#     Q = X W_Q          what each token looks for        (n, d_k)
+#     K = X W_K          what others find it by      (n, d_k)
+#     V = X W_V          what each token passes on        (n, d_v)
 #     S = Q K^T c        scores, c = 1 / sqrt(d_k)        (n, n)
 #     A = softmax(S)     weights, row by row              (n, n)
 #     Z = A V            tokens in context                (n, d_v)
 #
-# Some target T says what Z should have been, and the loss is half the squared distance.
+# A target T is what Z should be, and the loss is half the squared distance.
 
 from pathlib import Path
 
@@ -50,7 +51,7 @@ params = {
 
 
 def forward(X, W_Q, W_K, W_V):
-    """The loss, and what the way back will need."""
+    """The loss, and what the backward pass needs."""
     Q, K, V = X @ W_Q, X @ W_K, X @ W_V
     S = Q @ K.T * c
     E = np.exp(S - S.max(axis=1, keepdims=True))  # the shift cancels in the next line
@@ -65,45 +66,45 @@ np.testing.assert_allclose(Z, scaled_dot_product_attention(Q, K, V), rtol=1e-12)
 # %%
 # Backward, line by line
 # ----------------------
-# Write dM for the gradient of the loss with respect to a matrix M: it has M's shape, and its entry
-# says by how much the loss grows as that entry of M does.
+# Write dM for the gradient of the loss with respect to a matrix M. It has the shape of M, and each
+# entry is the derivative of the loss with respect to this entry of M.
 #
-# **The loss.** The derivative of a half square is what stands in it: dZ = Z - T.
+# **The loss.** The derivative of half a square is its base: dZ = Z - T.
 #
-# **Z = A V.** In full, Z_i = sum_j A_ij V_j. The value V_j is used by *every* row i, each time by
-# the factor A_ij, and each row that used it has something to say about it: dZ_i. So the messages
-# sum, and a sum over the *rows* of A is what a transpose writes::
+# **Z = A V.** In full, Z_i = sum_j A_ij V_j. *Every* row i uses the value V_j with the factor A_ij,
+# so every row contributes A_ij dZ_i to its gradient. We call these contributions messages. Their
+# sum runs over the *rows* of A, which a matrix product writes as a transpose::
 #
 #     dV_j  = sum_i A_ij dZ_i           dV = A^T dZ
 #     dA_ij = dZ_i . V_j                dA = dZ V^T
 #
 # **A = softmax(S).** Rows do not mix, so take one, p = softmax(s), p_i = e^(s_i) / sum_k e^(s_k).
-# The quotient rule gives two terms: from the numerator, where i = j only, and from the denominator,
-# in which all scores meet. That is the softmax Jacobian::
+# The quotient rule gives two terms: one from the numerator, only if i = j, and one from the
+# denominator, which has all scores. Together they are the softmax Jacobian::
 #
 #     dp_i / ds_j = p_i (delta_ij - p_j) = p_j (delta_ij - p_i)
 #
-# Summed with the messages g_i = dA of the row: ds_j = sum_i g_i p_j (delta_ij - p_i), which is
-# p_j (g_j - sum_i p_i g_i). A score is pushed by how much its token is better than the average of
-# those attended to, and in proportion to the weight it has already. Each row of dS sums to zero,
-# as adding a constant to all scores of a row changes nothing::
+# With the row's gradient g_i = dA this gives ds_j = sum_i g_i p_j (delta_ij - p_i), which is
+# p_j (g_j - sum_i p_i g_i). The gradient of a score is its weight times the difference of its g to
+# the weighted average. Each row of dS sums to zero, because a constant added to all scores of a row
+# changes nothing::
 #
 #     dS = A o (dA - rowsum(A o dA))
 #
-# **S = Q K^T c.** A product, like Z = A V, so again each side gets the other, and the key, used by
-# all rows, gets a transpose::
+# **S = Q K^T c.** This is a product like Z = A V. Again the gradient of each factor has the other
+# factor. All rows use a key, so dK has a transpose::
 #
 #     dQ = c dS K                       dK = c dS^T Q
 #
-# **Q = X W_Q**, and the same for K and V. All tokens used the one matrix, so it sums over tokens,
-# and the token was used three times, so it sums over those::
+# **Q = X W_Q**, and the same for K and V. All tokens use the same matrix, so its gradient is a sum
+# over tokens. Each token is used three times, so its gradient is a sum of three terms::
 #
 #     dW_Q = X^T dQ      dW_K = X^T dK      dW_V = X^T dV
 #     dX   = dQ W_Q^T  + dK W_K^T         + dV W_V^T
 
 
 def backward(X, W_Q, W_K, W_V, cache):
-    """The gradient of the loss with respect to all that went in."""
+    """The gradient of the loss with respect to all inputs."""
     Q, K, V, A, Z = cache
     dZ = Z - T
     dV = A.T @ dZ
@@ -123,9 +124,9 @@ def backward(X, W_Q, W_K, W_V, cache):
 grads, (dZ, dV, dA, dS) = backward(X, **params, cache=(Q, K, V, A, Z))
 
 # %%
-# The Jacobian for itself
-# -----------------------
-# The one line that is not a matrix product is worth a check of its own: row 0, as a matrix.
+# The Jacobian alone
+# ------------------
+# Softmax is the only line that is not a matrix product. We check it separately: row 0, as a matrix.
 
 p = A[0]
 jacobian = np.diag(p) - np.outer(p, p)  # p_j (delta_ij - p_i)
@@ -135,9 +136,10 @@ np.testing.assert_allclose(dS.sum(axis=1), 0, atol=1e-14)
 # %%
 # Check against central differences
 # ---------------------------------
-# Move one entry a little up and down, and see what the loss does. No calculus, 2 evaluations for
-# each entry, and an error of the order of the step squared. This is how one tests a gradient; it is
-# not how one fits, since a model of a million entries would take two million evaluations a step.
+# Move one entry a little up and down, and measure the change of the loss. This needs no calculus
+# but 2 evaluations per entry, and its error is of the order of the step squared. It is a good test
+# of a gradient but too slow for a fit: a million entries would take two million evaluations per
+# step.
 
 given = {"X": X} | params
 numeric = {}
@@ -155,10 +157,10 @@ for name, matrix in given.items():
 # %%
 # Check against skattn
 # --------------------
-# :class:`skattn.attention.Attention` is the layer inside the estimators: it takes a block of sets,
-# here of one, and has its backward beside its forward. It goes another way about it (scores have
-# base 2, weights are never divided by their sums, and X is data, so that it gets no gradient), and
-# must arrive at the same numbers.
+# :class:`skattn.attention.Attention` is the layer inside the estimators. It takes a block of sets,
+# here one set, and has a forward and a backward pass. Its computation is different: scores have
+# base 2, weights are never divided by their sums, and X gets no gradient because it is data. The
+# numbers must be the same.
 
 layer = Attention(n_heads=1, d_k=d_k, d_v=d_v, score_statistics=False)
 all_params = params | {"b_V": np.zeros(d_v)}
@@ -181,26 +183,27 @@ for name in given:
     )
 
 # %%
-# And it goes downhill: a small step against the gradient lowers the loss by the step times the
-# squared length of the gradient, as long as the step is small.
+# The gradient points uphill: a small step against it lowers the loss by the step times the squared
+# length of the gradient.
 
 rate = 1e-4
 lower, _ = forward(X, **{name: array - rate * grads[name] for name, array in params.items()})
 expected = rate * sum(np.sum(grads[name] ** 2) for name in params)
-print(f"\na step of {rate} lowers the loss by {loss - lower:.6f}; the gradient says {expected:.6f}")
+print(f"\na step of {rate} lowers the loss by {loss - lower:.6f}; predicted: {expected:.6f}")
 assert abs((loss - lower) / expected - 1) < 0.01
 
 # %%
-# Messages come home
-# ------------------
-# Top: A, how much each row used each token, and -dS, what the scores are told: orange to grow,
-# blue to shrink, nothing in sum over a row. Below: the gradient of two values, put together from
-# messages. An arrow is A_ij dZ_i, what row i has to say about the token, as long as its error is
-# large and its use of the token was heavy. Put head to tail they end where dV_j does. A token that
-# nobody attends to hears little, and learns little.
+# Sums of messages
+# ----------------
+# The upper row shows A, how much each row uses each token, and -dS, the direction in which scores
+# lower the loss: orange scores should grow, blue scores should shrink, and each row sums to zero.
+# The lower row shows the gradient of two values as a sum of messages. An arrow is the message
+# A_ij dZ_i of row i; it is long if the error of the row is large and its weight for the token is
+# large. Put head to tail, the arrows end at dV_j. A token that gets little attention gets a small
+# gradient.
 #
-# What the figure does not show: whether a fit will get anywhere. A gradient is right about the
-# smallest of steps only, and the loss of attention has many valleys.
+# The figure does not show whether a fit will succeed. A gradient is exact only for infinitely small
+# steps, and the loss of attention has many minima.
 
 messages = A[:, :, None] * dZ[:, None, :]  # (row i, token j, d_v)
 np.testing.assert_allclose(messages.sum(axis=0), dV, rtol=1e-12, atol=1e-14)
@@ -215,7 +218,7 @@ assert (
     < np.linalg.norm(messages[:, most], axis=1).sum()
 )
 
-# Five colours told apart with any colour vision
+# Five colours that differ for any colour vision
 colours = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"]
 signed = LinearSegmentedColormap.from_list("signed", ["#0072B2", "white", "#D55E00"])
 fig, axes = plt.subplots(2, 2, figsize=(9, 8.2), layout="constrained")
@@ -227,7 +230,7 @@ for ax, matrix, look, title in (
         axes[0, 1],
         -dS,
         {"cmap": signed, "vmin": -limit, "vmax": limit},
-        "-dS, where scores should go; rows sum to 0",
+        "-dS: grow (orange) or shrink (blue)",
     ),
 ):
     ax.imshow(matrix, **look)

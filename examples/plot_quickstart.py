@@ -2,12 +2,12 @@
 Quickstart: when the mean of a set is not enough
 ================================================
 
-You have samples that are *sets* of vectors: the images in a bag, the atoms of a molecule, the
-purchases of a customer. The usual first step is to average each set and go on with ordinary
-tables. When does that lose the answer, and does attention find it?
+Your samples are *sets* of vectors: the images in a bag, the atoms of a molecule, the purchases of
+a customer. The usual first step is to average each set and to continue with an ordinary table.
+When does the average lose the answer, and does attention find it?
 
-Two tasks, two models. The baseline averages the tokens and fits a logistic regression. The other
-pipeline puts :class:`skattn.AttentionContextualizer` in place of the average.
+We compare two models on two tasks. The baseline averages the tokens and fits a logistic
+regression. The other pipeline uses :class:`skattn.AttentionContextualizer` instead of the average.
 """
 
 # %%
@@ -71,8 +71,8 @@ print(f"{'task':<12}{'model':<14}{'test accuracy':>13}{'fit':>11}")
 # ------
 # A set holds six items, each with a key and a value, and a query that repeats one of the keys.
 # The label is the value of the item with that key. The mean, or any other statistic of single
-# features, is useless here: all sets hold the same values. What counts is which tokens belong
-# together, and that is what attention sees. The defaults do.
+# features, is useless here, because all sets hold the same values. The label depends on which
+# tokens belong together, and attention compares tokens. The default parameters are enough.
 
 lookup = *make_lookup(500, random_state=0), *make_lookup(1000, random_state=1)
 compare("lookup", "mean pooling", mean_pooling(), *lookup)
@@ -81,13 +81,12 @@ compare("lookup", "attention", attention(), *lookup)
 # %%
 # Digit bags
 # ----------
-# A bag holds about ten handwritten digits, and the label says whether there is a nine among them;
-# nobody says which image it is. 300 bags to learn from, 500 to test on, made of different images.
-# Here the mean has something to go by, so both models are tuned, by cross-validation on the
-# training bags.
+# A bag holds about ten handwritten digits. The label is 1 if there is a nine among them, but it
+# does not show which image is the nine. We train on 300 bags and test on 500 bags of other images.
+# The mean is of some use here, so we tune both models by cross-validation on the training bags.
 #
-# One image decides, so we pool by attention too: ``pooling="attention"`` learns a query that
-# weighs the tokens of a bag against each other, where the mean would weigh them all alike.
+# One image decides, so we also pool by attention: ``pooling="attention"`` learns a query that
+# gives the tokens of a bag different weights. The mean would give them equal weights.
 
 X, y, X_test, y_test, _, shown = load_digit_bags(
     n_train=300, return_token_labels=True, random_state=0
@@ -113,9 +112,9 @@ assert scores["digit bags", "attention"] > scores["digit bags", "mean pooling"]
 # %%
 # What it looked at
 # -----------------
-# The weights of the pooling are a softmax over the bag of each token's contextual vector times
-# the learned query. Is the image with the largest weight a nine? We count over all positive test
-# bags.
+# Each token has a score, its contextual vector times the learned query. The pooling weights are
+# the softmax of these scores over the bag. Is the image with the largest weight a nine? We count
+# over all positive test bags.
 
 query = fitted.pooling_params_["q"]
 pooling_weights = [softmax(tokens @ query) for tokens in fitted.contextualize(X_test)]
@@ -126,29 +125,29 @@ hits = np.mean([is_nine[i][pooling_weights[i].argmax()] for i in positive])
 chance = np.mean([is_nine[i].mean() for i in positive])
 print(
     f"The image with the largest weight is a nine in {hits:.0%} of the {len(positive)} positive "
-    f"test bags;\none picked at random would be in {chance:.0%}."
+    f"test bags;\na random image is a nine in {chance:.0%}."
 )
 
 # %%
-# The figure takes the first positive test bag of ten images with a single nine. Bars: how much
-# each image counts in the vector of the bag. Below: how much attention each image receives from
-# the others in each head before that, which is the mean of a column of `attention_weights`. A
-# head whose row is even is one that the penalty has switched off.
+# The figure shows the first positive test bag of ten images with a single nine. The bars are the
+# weights of the images in the vector of the bag. The heatmap shows the step before: the attention
+# that each image receives in each head, which is the mean of a column of `attention_weights`. The
+# penalty has switched off a head if all weights in its row are equal.
 #
-# What the figure does not show: that the model decides *because of* these weights. The pooled
-# tokens are mixtures already, and the objective has many minima. In one trial of twelve seeds
+# The figure does not prove that the model decides *because of* these weights. The pooled tokens
+# are already mixtures, and the objective has many minima. In one trial of twelve seeds
 # (alpha=0.01) test accuracies ran from .84 to .94. In eleven of the fits the largest weight was on
-# a nine in at least 79 % of the positive bags; in one, the least accurate, in 10 %.
+# a nine in at least 79 % of the positive bags; in the least accurate fit, in 10 %.
 
 i = next(i for i in positive if len(is_nine[i]) == 10 and is_nine[i].sum() == 1)
 bag, n, nine = X_test[i], len(X_test[i]), int(np.flatnonzero(is_nine[i])[0])
 received = fitted.attention_weights([bag])[0].mean(axis=1)  # (n_heads, n)
-orange = "#D55E00"  # told apart from grey and blue with any colour vision
+orange = "#D55E00"  # differs from grey and blue for any colour vision
 
 fig, (top, middle, bottom) = plt.subplots(
     3, 1, figsize=(9, 5.6), height_ratios=[1, 1.7, 1.7], sharex=True, layout="constrained"
 )
-fig.suptitle("A bag labelled “holds a 9”, with the digit of each image, and where attention goes")
+fig.suptitle("A bag labelled “holds a 9”, with the digit of each image, and its attention weights")
 
 for j, image in enumerate(bag.reshape(-1, 8, 8)):
     inset = top.inset_axes([j - 0.42, 0, 0.84, 1], transform=top.transData)
@@ -161,20 +160,23 @@ top.spines[:].set_visible(False)
 
 weights = pooling_weights[i]
 bars = middle.bar(range(n), weights, color=[orange if j == nine else "0.65" for j in range(n)])
-middle.bar_label(bars, [f"{w:.2f}" if w >= 0.05 else "" for w in weights], padding=2)
+middle.bar_label(bars, [f"{w:.2f}" if w >= 1 / n else "" for w in weights], padding=2)
 middle.axhline(1 / n, color="black", linestyle="--", linewidth=1)
-middle.text(0.3, 0.55, "dashed: mean pooling, 1 / n", transform=middle.transAxes, fontsize=9)
 middle.margins(y=0.15)
-middle.set_title("Weight of each image in the vector of the bag", fontsize=10)
+middle.set_title(
+    "Weight of each image in the vector of the bag (dashed: its weight in a mean, 1 / n)",
+    fontsize=10,
+)
 middle.spines[["top", "right"]].set_visible(False)
 
-bottom.imshow(received, cmap="Blues", vmin=0, vmax=received.max(), aspect="auto")
+top_weight = max(received.max(), 4 / n)  # a head of equal weights, 1 / n, stays pale
+bottom.imshow(received, cmap="Blues", vmin=0, vmax=top_weight, aspect="auto")
 for head, j in np.ndindex(received.shape):
-    colour = "white" if received[head, j] > 0.6 * received.max() else "black"
+    colour = "white" if received[head, j] > 0.6 * top_weight else "black"
     bottom.text(j, head, f"{received[head, j]:.2f}", ha="center", va="center", color=colour)
-bottom.set_yticks(range(len(received)), [f"head {h + 1}" for h in range(len(received))])
+bottom.set_yticks(range(len(received)), [f"head {h}" for h in range(len(received))])
 bottom.set_title(
-    "Attention each image receives, by head; rows sum to 1, an even one is a head switched off",
+    "Attention that each image receives, by head (a row of equal weights: the head is off)",
     fontsize=10,
 )
 bottom.set_xticks(range(n), ["the 9" if j == nine else "" for j in range(n)])

@@ -6,17 +6,17 @@ The formula of attention has one constant in it, ::
 
     Z = softmax(Q K^T / sqrt(d_k)) V
 
-and it is easy to take for decoration. This example measures what happens without it: how far the
-scores of a row spread as queries and keys get wider, what softmax makes of such scores, what is
-then left of the gradient, and what becomes of a fit that starts there.
+the divisor sqrt(d_k). This example measures what happens without it. It measures how the spread of
+scores grows with the width of queries and keys, what softmax returns for these scores, how small
+the gradient becomes, and how a fit with this start ends.
 """
 
 # %%
 # A sum of d_k terms
 # ------------------
-# A score is q . k, the sum of d_k products. If the entries of q and k are independent, of mean 0
-# and variance 1, then each product has mean 0 and variance 1, variances add, and the score has
-# variance d_k: its standard deviation is sqrt(d_k). Divided by that, it is 1 at any width.
+# A score is q . k, the sum of d_k products. Let the entries of q and k be independent, with mean 0
+# and variance 1. Then each product has mean 0 and variance 1, variances add, and the score has
+# variance d_k. Its standard deviation is sqrt(d_k). Division by sqrt(d_k) makes it 1 at any width.
 
 from pathlib import Path
 
@@ -38,8 +38,8 @@ n_rows, n = 400, 20  # queries, and keys for each of them to choose from
 def measure(S):
     """Means over rows of scores: their spread, the entropy of the weights, the Jacobian's norm.
 
-    The entropy is relative to that of equal weights: 1 is undecided, 0 is one-hot. The norm is
-    that of diag(p) - p p^T, through which all gradients reach the scores.
+    The entropy is divided by the entropy of equal weights: 1 means equal weights, 0 means one-hot.
+    The Jacobian is diag(p) - p p^T; all gradients reach the scores through it.
     """
     p = softmax(S, axis=1)
     jacobian = np.eye(n) * p[:, None, :] - p[:, :, None] * p[:, None, :]  # (rows, n, n)
@@ -61,36 +61,36 @@ for d_k, a, b in zip(widths, raw, scaled, strict=True):
     print(f"{d_k:>5}{a[0]:>13.2f}{b[0]:>9.2f}{a[1]:>13.3f}{b[1]:>9.3f}{a[2]:>12.4f}{b[2]:>9.4f}")
 
 slope = np.polyfit(np.log(widths), np.log(raw[:, 0]), 1)[0]
-print(f"\nThe spread of raw scores grows like d_k^{slope:.2f}; scaled, it stays where it is.")
+print(f"\nThe spread of raw scores grows like d_k^{slope:.2f}; the spread of scaled ones does not.")
 assert 0.47 < slope < 0.53
 assert np.ptp(scaled[:, 0]) < 0.15
 assert np.ptp(scaled[:, 1]) < 0.1
 
 # %%
-# What softmax makes of it
-# ------------------------
-# Softmax sees differences of scores as ratios of weights: 1 apart is a factor of e, 30 apart a
-# factor of 10^13. So a row whose scores spread by 30 has one winner, chosen by the accident of the
-# start, and the others get nothing. Worse, the way back is closed: the softmax Jacobian,
-# p_j (delta_ij - p_i), is made of products of weights and goes to zero as the row goes to one-hot.
-# Whatever the loss has to say, the scores do not hear it.
+# What softmax returns
+# --------------------
+# Softmax turns differences of scores into ratios of weights: a difference of 1 is a factor of e, a
+# difference of 30 is a factor of 10^13. If the scores of a row spread by 30, one token gets all the
+# weight, by the accident of the start. The gradient vanishes too: the softmax Jacobian,
+# p_j (delta_ij - p_i), consists of products of weights and goes to zero as the row becomes one-hot.
+# The loss then no longer changes the scores.
 
 assert raw[-1, 1] < 0.1 < 0.75 < scaled[-1, 1]  # of the entropy
 assert raw[-1, 2] < 0.2 * raw[:, 2].max()
 assert scaled[-1, 2] > 0.7 * scaled[:, 2].max()
 print(
-    f"At d_k = 1024 a raw row has {n ** raw[-1, 1]:.1f} tokens to look at, a scaled one "
-    f"{n ** scaled[-1, 1]:.1f} of {n};\nthe Jacobian is down to {raw[-1, 2]:.3f}, from "
-    f"{raw[:, 2].max():.3f} at its best.\n"
+    f"At d_k = 1024 a raw row attends to {n ** raw[-1, 1]:.1f} of {n} tokens, a scaled row to "
+    f"{n ** scaled[-1, 1]:.1f}.\nThe norm of the Jacobian falls to {raw[-1, 2]:.3f}; its largest "
+    f"value is {raw[:, 2].max():.3f}.\n"
 )
 
 # %%
-# What becomes of the fit
-# -----------------------
-# The same task (:func:`skattn.datasets.make_lookup`: read the value behind a key), the same wide
-# heads, the same random start, in which the entries of queries and keys have variance 1. Once with
-# the default scale and once with ``scale=1``, from four seeds. There is hardly any penalty, and
-# each fit has the same number of iterations.
+# How the fit ends
+# ----------------
+# We fit the task :func:`skattn.datasets.make_lookup` (read the value behind a key) with wide heads,
+# from a random start in which the entries of queries and keys have variance 1. One fit has the
+# default scale and one has ``scale=1``, for each of four seeds. The penalty is tiny, and all fits
+# have the same number of iterations.
 
 X, y = make_lookup(500, random_state=0)
 X_test, y_test = make_lookup(1000, random_state=1)
@@ -122,25 +122,24 @@ accuracy = {name: np.array(values) for name, values in accuracy.items()}
 
 assert accuracy["scaled"][:, 1].mean() > 0.9
 assert accuracy["raw"][:, 1].max() < 0.75
-assert accuracy["raw"][:, 0].min() > 0.95  # and yet it has fitted
+assert accuracy["raw"][:, 0].min() > 0.95  # yet it fits the training sets
 
 # %%
-# Both fit the training sets. But the fit without the scale starts where nearly every row has its
-# winner, and learns the sets by heart rather than whom to look at. That shows on sets that it has
-# not seen.
+# Both fits are good on the training sets. But without the scale nearly every row starts with one
+# token that has all the weight. That fit memorises the training sets and does not learn what to
+# attend to, so it fails on new sets.
 #
-# What the figure does not show: that the scale is all it takes. From this kind of random start
-# narrow heads (d_k of 4 or 32) fail on this task with the scale as well as without it, and so does
-# a single wide one from three seeds of five. This is why skattn starts from W_Q = W_K by
-# default, and at several scales. And independent entries of variance 1 are a matter of the start
-# only: nothing keeps scores small once training has found a use for large ones.
+# The figure does not show that the scale is enough. From this kind of random start narrow heads
+# (d_k of 4 or 32) fail on this task with and without the scale, and a single wide head fails from
+# three seeds of five. Therefore skattn starts from W_Q = W_K by default, and at several scales.
+# Independent entries of variance 1 hold only at the start: training may make scores large.
 
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig, axes = plt.subplots(2, 2, figsize=(9, 6.8), layout="constrained")
 panels = [
     (axes[0, 0], "Spread of a row's scores", "standard deviation"),
     (axes[0, 1], "Entropy of a row's weights", "relative to equal weights"),
-    (axes[1, 0], "Softmax Jacobian: what gradients pass", "Frobenius norm"),
+    (axes[1, 0], "Softmax Jacobian: the factor of all gradients", "Frobenius norm"),
 ]
 for k, (ax, title, label) in enumerate(panels):
     ax.plot(widths, raw[:, k], "o-", color=orange, label="raw, Q K$^T$")

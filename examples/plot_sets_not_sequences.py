@@ -2,28 +2,28 @@
 Sets, not sequences
 ===================
 
-The rows of a sample often come in an order that means nothing: the one in which a database handed
-them out, or a detector fired. A model that is given them as one long row learns from that order
-all the same. What happens to it when the order changes, and what happens to attention?
+The rows of a sample often have an order without meaning, for example the order in which a database
+returned them or a detector fired. A model that reads the rows as one long row learns from this
+order anyway. What happens to the model when the order changes, and what happens to attention?
 
-The answer for attention is a law, which this example checks to the last bits: **permute the
-tokens, and the outputs are permuted**, in the same way and otherwise unchanged. The price of the
-law comes at the end.
+Attention follows a law, which this example checks to the last bits: **if the tokens are permuted,
+the outputs are permuted** in the same way and otherwise unchanged. The end shows the price of the
+law.
 """
 
 # %%
 # The law
 # -------
-# Let P be a permutation matrix, so that P X are the tokens X in another order. Every step of the
-# formula passes it on::
+# Let P be a permutation matrix. Then P X are the tokens X in another order, and every step of the
+# formula keeps this order::
 #
-#     (P X) W_Q = P Q                   a projection looks at one token at a time
-#     (P Q)(P K)^T = P (Q K^T) P^T      the scores: rows and columns change places together
+#     (P X) W_Q = P Q                   a projection reads one token at a time
+#     (P Q)(P K)^T = P (Q K^T) P^T      the scores: rows and columns are permuted together
 #     softmax(P S P^T) = P A P^T        a row's sum does not depend on the order of its terms
 #     (P A P^T)(P V) = P (A V)          P^T P = I
 #
-# This is called equivariance. A pooling such as the mean forgets the order of its terms, and what
-# comes out does not change at all: that is invariance.
+# This is called equivariance. A pooling, for example the mean, does not depend on the order of its
+# terms, so its output does not change at all. This is called invariance.
 
 from pathlib import Path
 
@@ -75,10 +75,11 @@ assert moved > 0.1
 # %%
 # One long row
 # ------------
-# Put the seven tokens of a set side by side, and any classifier of tables takes it. Each column is
-# then "the third feature of whoever came fourth". Say that the training sets come from a database
-# that has looked up the question: the question first, then the item of its key, then the others.
-# The answer stands in one column, and is learned in no time. Then the sets come in another order.
+# If we put the seven tokens of a set side by side, any classifier of tables can read them. A column
+# is then "the third feature of the fourth token". Assume that the training sets come from a
+# database that has looked up the question: the question comes first, then the item with its key,
+# then the others. The answer is in one column, which is easy to learn. Then the order of the sets
+# changes.
 
 
 def looked_up(tokens):
@@ -119,14 +120,14 @@ for name, fitted in models.items():
 # %%
 # What the law costs
 # ------------------
-# If the order *is* the message, a set has lost it. Here the label says whether the question came
-# before the middle of the set or after it. In the test, each set comes as it is and in reverse,
-# which has the other label and the same tokens. To attention they are one set, so it gives one
-# answer, and that is right for one of the two. No training helps. It is no fault, it is the law.
+# If the order matters, a set has lost it. Here the label is 1 if the question comes before the
+# middle of the set, else 0. In the test, each set occurs once as it is and once in reverse, with
+# the other label and the same tokens. For attention they are the same set, so it gives both the
+# same answer, which is right for one of them. No training helps. This follows from the law.
 #
-# The way out is to write the order into the tokens, with a `PositionalEncoder`: then they are not
-# the same tokens. With it, attention can go wrong by order again, like any other model.
-# ``plot_word_order.py`` tells that story.
+# A `PositionalEncoder` writes the order into the tokens, so they are no longer the same tokens.
+# With positions, attention can fail in another order, like any other model. ``plot_word_order.py``
+# shows more of this.
 
 
 def question_aside(tokens, rng):
@@ -158,12 +159,12 @@ assert scores["attention with positions"][2] > 0.95
 # %%
 # The picture
 # -----------
-# Left and middle: the weights of one head for a test set, and for the same set in another order.
-# Nothing but the places of rows and columns has changed: “?” still attends to a*, the item of its
-# own key. Right: what came of the three tests.
+# The left and middle panels show the weights of one head for a test set and for the same set in
+# another order. Only the positions of rows and columns change: “?” still attends to a*, the item
+# with its key. The right panel shows the results of the three tests.
 #
-# What the figure does not show: that real orders are this treacherous, or this useful. It shows the
-# two ends. In between, try both: it is one step in a pipeline.
+# The figure shows two extremes; real orders are rarely this misleading or this useful. In between,
+# try both: positions are one step in a pipeline.
 
 A_shown, order = A[0], orders[0]
 is_question = X_test[0][:, 7] == 1
@@ -184,14 +185,14 @@ for ax, weights, names, title in (
     AttentionDisplay.from_weights(weights, names, ax=ax, colorbar=False, vmax=1)
     ax.set_title(title, fontsize=11)
 
-colours = ["0.75", "0.5", "#D55E00", "#0072B2"]  # told apart with any colour vision
+colours = ["0.75", "0.5", "#D55E00", "#0072B2"]  # they differ for any colour vision
 for k, ((name, values), colour) in enumerate(zip(scores.items(), colours, strict=True)):
     bars = right.bar(np.arange(3) + 0.2 * (k - 1.5), values, 0.19, color=colour, label=name)
     right.bar_label(bars, [f"{value:.2f}" for value in values], padding=1, fontsize=7.5)
 right.axhline(0.5, color="black", linestyle="--", linewidth=1)
 right.set_xticks(range(3), ["trained in this order", "another order", "order is the label"])
 right.set(ylim=(0.4, 1.25), yticks=np.arange(0.4, 1.01, 0.1), ylabel="test accuracy")
-right.set_title("What order does; dashed: chance", fontsize=11)
+right.set_title("Accuracy in three tests; dashed: chance", fontsize=11)
 right.legend(loc="upper left", frameon=False, fontsize=8.5, ncols=2)
 right.spines[["top", "right"]].set_visible(False)
 

@@ -2,9 +2,9 @@
 Seven questions about attention
 ===============================
 
-Seven exercises of a first course on attention, of the kind that one answers with pencil and paper.
-Here each one is answered by an experiment: a prediction, some lines of code, an assertion that
-would fail if the answer were wrong, and a small picture.
+These are seven exercises of a first course on attention, usually answered with pencil and paper.
+Here an experiment answers each one: a prediction, some lines of code, an assertion that would fail
+if the answer were wrong, and a small picture.
 """
 
 # %%
@@ -40,7 +40,7 @@ def attend(Q, K=None, V=None, **parameters):
 
 
 def entropy(A):
-    """Entropy of each row of weights: 0 is one-hot, log n is even."""
+    """Entropy of each row of weights: 0 for one-hot weights, log n for equal weights."""
     return entr(A).sum(axis=-1)
 
 
@@ -48,7 +48,7 @@ count = 0
 
 
 def answer(question, finding):
-    """Print a question with what came out."""
+    """Print a question with the result."""
     global count
     count += 1
     print(f"{count}. {question}\n   {finding}")
@@ -57,10 +57,10 @@ def answer(question, finding):
 # %%
 # 1. Does training lower the diagonal?
 # ------------------------------------
-# Where queries and keys are the tokens themselves, the score of a token with itself is its squared
-# length, and the diagonal of A is heavy. What training makes of it is up to the task. Sets of four
-# tokens have four kinds and a number each. From one start (identity projections) we train two
-# fits: each token is to say its own number, or that of the next kind.
+# If queries and keys are the tokens themselves, the score of a token with itself is its squared
+# length, and the diagonal of A is large. The task decides how training changes it. Sets have four
+# tokens, one of each kind, with a number each. From the same start (identity projections) we fit
+# two models: in one a token predicts its own number, in the other the number of the next kind.
 
 kinds = rng.permuted(np.tile(np.arange(4), (300, 1)), axis=1)
 numbers = rng.normal(size=kinds.shape)
@@ -92,17 +92,17 @@ budgets = [0, 1, 2, 4, 8, 16, 32, 64]
 own, nexts = ([diagonal(target, k) for k in budgets] for target in (numbers, of_next))
 answer(
     "Does training lower the diagonal?",
-    f"It does what the task pays for: from {own[0]:.2f} up to {own[-1]:.2f} where a token needs "
-    f"itself,\n   and down to {nexts[-1]:.2f} where it needs another.",
+    f"That depends on the task: from {own[0]:.2f} up to {own[-1]:.2f} if a token needs itself,\n"
+    f"   and down to {nexts[-1]:.2f} if it needs another token.",
 )
 assert nexts[-1] < 0.1 < own[0] == nexts[0] < 0.6 < 0.9 < own[-1]
 
 # %%
 # 2. What if all embeddings are doubled?
 # --------------------------------------
-# Both queries and keys double, so scores grow by four, not by two. Ratios of weights are taken to
-# the fourth power, and each row gets sharper. An estimator that standardises its tokens does not
-# notice.
+# Queries and keys both double, so scores grow by a factor of four, not two. Ratios of weights are
+# raised to the fourth power, and each row becomes sharper. An estimator that standardises its
+# tokens gives the same result as before.
 
 factors = np.array([0.25, 0.5, 1, 2, 4])
 rows = np.array([attend(f * X)[1][0] for f in factors])  # cat's
@@ -126,9 +126,10 @@ answer(
 # %%
 # 3. When is a row uniform, and is that a place to start from?
 # -------------------------------------------------------------
-# When all its scores are equal: the query is zero, or the keys are all the same. Then attention is
-# the mean. A fit that starts with W_Q = W_K = 0 never leaves it: dQ = c dS K is zero as K is, and
-# dK is zero as Q is. With only one of them zero it gets away.
+# A row is uniform if all its scores are equal: the query is zero, or all keys are the same. Then
+# attention is the mean. A fit that starts with W_Q = W_K = 0 never leaves this point: dQ = c dS K
+# is zero because K is zero, and dK is zero because Q is zero. If only one of them is zero, the fit
+# leaves it.
 
 Z, A = attend(np.zeros((1, 2)), X)
 assert np.all(A == 1 / 3)
@@ -147,17 +148,18 @@ for start, W_K in (("both zero", zero), ("W_Q zero", random)):
         assert not model.W_Q_.any() and not model.W_K_.any()  # not once moved
 answer(
     "When is a row uniform, and is that a place to start from?",
-    f"With equal scores. From W_Q = W_K = 0 the loss stays at {curves['both zero'][-1]:.2f}, from "
-    f"W_Q = 0 it falls to {curves['W_Q zero'][-1]:.2f}.",
+    "If its scores are equal. From W_Q = W_K = 0 the loss stays at "
+    f"{curves['both zero'][-1]:.2f},\n   from W_Q = 0 it falls to {curves['W_Q zero'][-1]:.2f}.",
 )
 assert curves["both zero"][-1] > 0.6 and curves["W_Q zero"][-1] < 0.5
 
 # %%
 # 4. Softmax over rows, or over columns?
 # --------------------------------------
-# Over a row, a query divides one unit of attention among the keys. Over a column, a key divides
-# one unit of itself among the queries. Then what cat gets depends on who else is asking, rows sum
-# to anything, and the output is no average of values. We add readers, and look at cat's row.
+# With softmax over a row, a query divides one unit of attention among the keys. With softmax over a
+# column, a key divides one unit among the queries. Then cat's weights depend on the other queries,
+# a row can have any sum, and the output is not an average of values. We add queries and look at
+# cat's row.
 
 readers = rng.normal(size=(20, 2))
 row_sums, column_sums, outputs = [], [], []
@@ -180,10 +182,10 @@ answer(
 # %%
 # 5. Is attention a dictionary?
 # -----------------------------
-# A soft one: all values, weighted by how well their keys fit. As scores are divided by a smaller
-# and smaller temperature, it becomes the hard one, which hands out the value of the nearest key.
-# And its gradient dies on the way: between jumps a hard look-up is constant, so that nothing says
-# in which direction a query should have gone.
+# Attention is a soft dictionary: it returns all values, weighted by how well their keys match. If
+# scores are divided by a smaller and smaller temperature, it becomes a hard dictionary, which
+# returns the value of the nearest key. Its gradient vanishes on the way: a hard look-up is constant
+# between jumps, so no gradient shows a query where to move.
 
 angles = np.linspace(0, 2 * np.pi, 5, endpoint=False)
 keys, values = np.column_stack([np.cos(angles), np.sin(angles)]), np.array([3.0, 1, 4, 1.5, 5])
@@ -194,7 +196,7 @@ hard = values[(queries @ keys.T).argmax(axis=1)]
 
 
 def look_up(temperature):
-    """What comes out for each query, and its derivative as the query turns."""
+    """The output for each query, and its derivative with respect to the query's angle."""
     A = softmax(queries @ keys.T / temperature, axis=1)
     dS = A * (values - (A @ values)[:, None])  # the softmax Jacobian times the values
     return A @ values, np.sum(dS * (turned @ keys.T), axis=1) / temperature
@@ -205,16 +207,16 @@ slopes = [np.median(np.abs(look_up(t)[1])) for t in temperatures]
 off = np.median(np.abs(look_up(temperatures[-1])[0] - hard))
 answer(
     "Is attention a dictionary?",
-    f"At a temperature of {temperatures[-1]:.4f} it is off a hard one by {off:.0e}; the slope, "
-    f"{max(slopes):.1f} at its best, is {slopes[-1]:.0e}.",
+    f"At a temperature of {temperatures[-1]:.4f} it differs from a hard one by {off:.0e}; its\n"
+    f"   slope is {slopes[-1]:.0e}, and {max(slopes):.1f} at most.",
 )
 assert off < 1e-12 and slopes[-1] < 1e-12 < 1 < max(slopes)
 
 # %%
 # 6. Does attention see order?
 # ----------------------------
-# No: see ``plot_sets_not_sequences.py``. Positions in the tokens change that, and so does a causal
-# mask, since who stands before whom decides who may attend to whom.
+# No: see ``plot_sets_not_sequences.py``. Positions in the tokens change that. A causal mask changes
+# it too, because a token may then attend only to itself and the tokens before it.
 
 sentence = {"dog": [1, 0, 0], "bites": [0, 1, 0], "man": [0, 0, 1]}
 there = np.array([sentence[word] for word in "dog bites man".split()], dtype=float)
@@ -237,9 +239,9 @@ assert seen["nothing"] < 1e-15 and seen["positions"] > 0.01 and seen["causal mas
 # %%
 # 7. Is attention a similarity?
 # -----------------------------
-# A similarity is symmetric, S_ij = S_ji, as with one projection for both sides. With W_Q and W_K
-# it need not be: that is what ``plot_three_roles.py`` is about. The weights are symmetric in
-# neither case, since each row is divided by a sum of its own.
+# A similarity is symmetric, S_ij = S_ji. Scores with one projection for both sides are symmetric;
+# scores with W_Q and W_K need not be (see ``plot_three_roles.py``). The weights are symmetric in
+# neither case, because each row is divided by its own sum.
 
 tokens = rng.normal(size=(12, 4))
 W_Q, W_K = rng.normal(size=(2, 4, 4)) / 2
@@ -248,20 +250,20 @@ A_one = softmax(S_one / 2, axis=1)
 asymmetry = [np.abs(M - M.T).max() for M in (S_one, S_two, A_one)]
 answer(
     "Is attention a similarity?",
-    f"Scores are off their mirror image by up to {asymmetry[0]:.0e} with one projection, and "
-    f"{asymmetry[1]:.1f} with two;\n   weights by {asymmetry[2]:.2f} even with one.",
+    f"S_ij and S_ji differ by up to {asymmetry[0]:.0e} with one projection, and by up to "
+    f"{asymmetry[1]:.1f} with two;\n   weights differ by {asymmetry[2]:.2f} even with one.",
 )
 assert asymmetry[0] < 1e-12 and asymmetry[1] > 1 and asymmetry[2] > 0.1
 
 # %%
 # The picture
 # -----------
-# One panel per question, two for the dictionary.
+# There is one panel per question, and two for the dictionary.
 #
-# What the figure does not show: trained models of many layers, where tokens are mixtures before
-# the last attention looks at them. The algebra holds there too; what is good for a task need not.
+# The figure does not show trained models of many layers, in which the last attention reads tokens
+# that are already mixtures. The algebra holds there too; the conclusions about tasks may not.
 
-blue, orange, green = "#0072B2", "#D55E00", "#009E73"  # told apart with any colour vision
+blue, orange, green = "#0072B2", "#D55E00", "#009E73"  # they differ for any colour vision
 fig, axes = plt.subplots(2, 4, figsize=(13, 6.6), layout="constrained")
 for ax, title in zip(
     axes.flat,
@@ -293,7 +295,7 @@ for word, weights, colour, marker in zip(words, rows.T, (blue, orange, green), "
     ax.plot(factors, weights, marker=marker, color=colour, label=word)
 ax.set_xscale("log", base=2)
 ax.set_xticks(factors, [f"{f:g}" for f in factors])
-ax.set(xlabel="embeddings times", ylabel="weight", ylim=(0, 1.05))
+ax.set(xlabel="factor of the embeddings", ylabel="weight", ylim=(0, 1.05))
 ax.legend(frameon=False)
 
 ax = axes[0, 2]
@@ -314,7 +316,7 @@ for temperature, colour in zip((1, 0.2, 0.03), shades, strict=True):
     ax.plot(asked, look_up(temperature)[0], color=colour, label=f"temperature {temperature}")
 ax.plot(asked, hard, color="black", linestyle=":", linewidth=1.2, label="hard")
 ax.set_xticks([0, np.pi, 2 * np.pi], ["0", "π", "2π"])
-ax.set(xlabel="direction of the query", ylabel="what comes out", ylim=(0, 7.8), yticks=range(6))
+ax.set(xlabel="direction of the query", ylabel="output", ylim=(0, 7.8), yticks=range(6))
 ax.legend(frameon=False, fontsize=8, ncols=2, loc="upper center", handlelength=1.2)
 
 ax = axes[1, 1]

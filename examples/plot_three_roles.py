@@ -2,21 +2,21 @@
 Why queries and keys are two things
 ===================================
 
-A pronoun must find its noun. The noun has no need of the pronoun. So relevance has a direction,
-and yet one may ask: is it not enough that tokens which belong together are *similar*? Then one
-projection would do for queries and keys, and scores would be symmetric, S_ij = S_ji.
+A pronoun must find its noun, but the noun does not need the pronoun. So relevance has a direction.
+Would it not be enough if tokens that belong together were *similar*? Then queries and keys could
+share one projection, and scores would be symmetric, S_ij = S_ji.
 
-This example shows a task that symmetric scores cannot do, proves it in four lines, and fits the
-best of them all the same.
+This example shows a task that symmetric scores cannot solve. It proves this in four lines and fits
+the best symmetric scores anyway.
 """
 
 # %%
 # Who needs whom
 # --------------
-# A sentence has a pronoun, a noun and a verb, in any order, and three other words. Each word brings
-# a random number. The pronoun needs the number of the noun (whom do I stand for?), the noun that of
-# the verb (what do I do?), and the verb that of the pronoun (who is said to do it?). The others
-# need nothing: their target is NaN, which means that they are not scored.
+# A sentence has a pronoun, a noun and a verb, in any order, and three other words. Each word has
+# a random number. The pronoun needs the noun's number (whom do I stand for?), the noun needs the
+# verb's number (what do I do?), and the verb needs the pronoun's number (who does it?). The other
+# words need nothing: their target is NaN, so they are not scored.
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ NEEDS = {PRONOUN: NOUN, NOUN: VERB, VERB: PRONOUN}
 
 
 def make_sentences(n_sentences, random_state):
-    """Tokens (n_sentences, 6, 5), one-hot kind and number; targets; place of the three roles."""
+    """Tokens (n_sentences, 6, 5), one-hot kind and number; targets; places of the three roles."""
     rng = np.random.default_rng(random_state)
     kinds = rng.permuted(np.tile([0, 1, 2, 3, 3, 3], (n_sentences, 1)), axis=1)
     numbers = rng.normal(size=kinds.shape)
@@ -58,20 +58,20 @@ is_scored = ~np.isnan(y_test)
 # %%
 # No symmetric score can do it
 # ----------------------------
-# Write p, n and v for the pronoun, noun and verb of one sentence. All three prefer the one that
-# they need to the one that they do not, if and only if ::
+# Write p, n and v for the pronoun, noun and verb of one sentence. Each of the three prefers the
+# word that it needs to the third word, if and only if ::
 #
-#     S_pn > S_pv        the pronoun, the noun to the verb
-#     S_nv > S_np        the noun, the verb to the pronoun
-#     S_vp > S_vn        the verb, the pronoun to the noun
+#     S_pn > S_pv        the pronoun prefers the noun to the verb
+#     S_nv > S_np        the noun prefers the verb to the pronoun
+#     S_vp > S_vn        the verb prefers the pronoun to the noun
 #
 # If S is symmetric, the right side of each line is the left side of another: S_pn > S_pv = S_vp >
-# S_vn = S_nv > S_np = S_pn, which says that S_pn is greater than itself. So in *every* sentence at
-# least one of the three looks the wrong way, whatever the projection has learned, and however
+# S_vn = S_nv > S_np = S_pn, so S_pn would be greater than itself. Therefore at least one of the
+# three looks the wrong way in *every* sentence, whatever the projection has learned, and however
 # wide it is. QED
 #
-# With two projections S_ij = (x_i W_Q) . (x_j W_K), and x W_Q may have the noun in it where x is
-# the pronoun. Nothing is asked of S_ji.
+# With two projections, S_ij = (x_i W_Q) . (x_j W_K). The query of the pronoun can match the key of
+# the noun, and S_ji is free to differ.
 
 # %%
 # Two projections
@@ -87,11 +87,12 @@ model = AttentionRegressor(
 # %%
 # One projection
 # --------------
-# `AttentionRegressor` has no such thing, so we fit it here, on the same layer and objective: the
-# mean of half the squared error plus the penalty. Scores are (x_i W) D (x_j W)^T with a sign for
-# each column in D. Without the signs, of any two tokens one at least would prefer itself to the
-# other. With five of either sign, as many as a token has features, W D W^T is any symmetric matrix
-# at all. Where W_Q is W and W_K is W D, the gradient of W is the sum of what its two uses say.
+# `AttentionRegressor` always has two projections, so we fit the model with one projection here, on
+# the same layer and objective: the mean of half the squared error plus the penalty. Scores are
+# (x_i W) D (x_j W)^T, and D has a sign for each column. Without the signs, at least one of any two
+# tokens would prefer itself to the other. With five columns of each sign, as many as a token has
+# features, W D W^T can be any symmetric matrix. With W_Q = W and W_K = W D, the gradient of W is
+# the sum of the gradients of its two uses.
 
 layer = Attention(**SHAPE)
 D = np.tile([1.0, -1.0], SHAPE["d_k"] // 2)
@@ -103,7 +104,7 @@ target = np.where(scored, (y - y_mean) / y_scale, 0)
 
 
 def projections(W_Q, W_K, W_V):
-    """The layer's parameters, as it wants them."""
+    """The parameters as the layer expects them."""
     return {"W_Q": W_Q, "W_K": W_K, "W_V": W_V, "b_V": np.zeros(d_v)}
 
 
@@ -136,7 +137,7 @@ def symmetric(theta):
     return value, np.concatenate([d_W.ravel(), grads["W_V"].ravel(), d_coef, [d_intercept]])
 
 
-# It is the objective of the estimator: the same number at what that has learned.
+# This is the objective of the estimator: both give the same number at its fitted parameters.
 theirs = objective(
     projections(model.W_Q_, model.W_K_, model.W_V_),
     model.coef_[0] / y_scale,
@@ -153,10 +154,10 @@ tied = projections(W, W * D, W_V)
 folded = layer.fold(tied, X.dtype)
 
 # %%
-# What came of it
-# ---------------
-# For each fit: how well it predicts; how much of the attention that a role gives to the other two
-# goes the right way; and in how many test sentences all three look the right way.
+# The result
+# ----------
+# For each fit we print how well it predicts, the share of a role's attention to the other two roles
+# that goes to the right one, and the share of test sentences in which all three look the right way.
 
 A = {
     "two projections": np.stack(model.attention_weights(X_test))[:, 0],
@@ -194,14 +195,16 @@ assert model.loss_ < best.fun / 2
 # %%
 # The picture
 # -----------
-# Above, the scores that were learned, W_Q W_K^T / sqrt(d_k), between kinds of words. With two
-# projections each role has its favourite, and it is the one that it needs (framed). With one, the
-# matrix is its own mirror image. Below, the average weights that the roles have for each other.
+# The upper row shows the learned scores between kinds of words, W_Q W_K^T / sqrt(d_k): orange
+# scores attract attention, blue scores repel it, and white is 0. With two projections each role
+# has its highest score for the word that it needs (framed). With one projection the matrix is its
+# own mirror image. The lower row shows the average weights that the roles give to each other.
 #
-# What the figure does not show: that tokens which seek their like, the start of every fit in
-# skattn, are a bad beginning. They are a good one, from which W_Q and W_K are free to part. Nor
-# that symmetric scores are of no use. Two heads of them come to an R² of .98 on this task, since
-# the difference of two averages can undo what is too much in each; the proof is about one head.
+# The figure does not show that symmetric scores are a bad start. Every fit in skattn starts from
+# W_Q = W_K, which is a good start, and W_Q and W_K can then move apart. The figure does not show
+# that symmetric scores are useless either. Two heads with symmetric scores reach an R² of .98 on
+# this task, because the difference of two averages can remove the excess in each. The proof is
+# about one head.
 
 signed = LinearSegmentedColormap.from_list("signed", ["#0072B2", "white", "#D55E00"])
 names = [*ROLES, "other"]
@@ -211,9 +214,9 @@ learned = {
 }
 np.testing.assert_allclose(learned["one projection"], learned["one projection"].T, atol=1e-12)
 
-fig, axes = plt.subplots(2, 3, figsize=(9.6, 6.6), width_ratios=[0.8, 1, 1], layout="constrained")
+fig, axes = plt.subplots(2, 3, figsize=(11.5, 7), width_ratios=[0.75, 1, 1], layout="constrained")
 bars = axes[0, 0].bar(
-    ["two", "one"], [r2[name] for name in learned], color=["#D55E00", "0.65"], width=0.6
+    ["two", "one"], [r2[name] for name in learned], color=["0.35", "0.65"], width=0.6
 )
 axes[0, 0].bar_label(bars, [f"{r2[name]:.2f}" for name in learned], padding=2)
 axes[0, 0].set(ylim=(0, 1.12), ylabel="R² on test sentences", xlabel="projections")
@@ -222,7 +225,7 @@ axes[0, 0].spines[["top", "right"]].set_visible(False)
 
 
 def show(ax, matrix, labels, title, **look):
-    """A matrix with its numbers, and a frame around what is needed."""
+    """A matrix with its numbers, and frames around the words that the roles need."""
     ax.imshow(matrix, **look)
     cmap, norm = ax.images[0].cmap, ax.images[0].norm
     for i, j in np.ndindex(matrix.shape):
@@ -242,13 +245,17 @@ def show(ax, matrix, labels, title, **look):
 show(axes[1, 0], np.eye(3)[needed], ROLES, "Who needs whom", cmap="Greys", vmin=0, vmax=2)
 for column, name in zip((1, 2), learned, strict=True):
     matrix = learned[name][:4, :4]
-    limit = np.abs(matrix).max()
+    limit = max(np.abs(m[:4, :4]).max() for m in learned.values())
     title = f"Scores: {name}"
     show(axes[0, column], matrix, names, title, cmap=signed, vmin=-limit, vmax=limit)
+    label = "score: orange attracts, blue repels"
+    fig.colorbar(axes[0, column].images[0], ax=axes[0, column], shrink=0.8, label=label)
     title = f"Weights: {name}"
     weights = between[name].mean(axis=0)
     show(axes[1, column], weights, ROLES, title, cmap="Blues", vmin=0, vmax=1)
-axes[1, 0].set_ylabel("row: who asks")
+    label = "mean attention weight"
+    fig.colorbar(axes[1, column].images[0], ax=axes[1, column], shrink=0.8, label=label)
+axes[1, 0].set(xlabel="needed word", ylabel="word that needs it")
 
 path = Path(__file__).parent / "_output" / "three_roles.png"
 path.parent.mkdir(exist_ok=True)

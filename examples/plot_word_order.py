@@ -3,15 +3,15 @@ Dog bites man, man bites dog
 ============================
 
 Attention sees a set of words, and *dog bites man* is the same set as *man bites dog*. Who bites
-whom? This example shows that no training whatever can tell the two apart while the tokens do not
-say where they stand, and that a `PositionalEncoder` in the pipeline settles it.
+whom? This example shows that no training can tell the two apart if the tokens carry no positions,
+and that a `PositionalEncoder` in the pipeline solves the problem.
 """
 
 # %%
 # Sentences from a small grammar
 # ------------------------------
-# An animal and a person, one of whom does something to the other, and some decoration that moves
-# them about. The label is 1 if the animal acts and the person suffers.
+# Each sentence has an animal and a person, and one of them does something to the other. Some other
+# words shift their positions. The label is 1 if the animal acts on the person.
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def noun_phrase(noun):
 
 
 def sentence_and_mirror(animal, person):
-    """A sentence in which the animal acts, and the same with the two in each other's place."""
+    """A sentence in which the animal acts, and the same sentence with the two exchanged."""
     sentence = f"{noun_phrase('{0}')} {rng.choice(words['verb'])} {noun_phrase('{1}')}"
     if rng.random() < 0.5:
         sentence = f"{rng.choice(words['adverb'])} {sentence}"
@@ -51,9 +51,9 @@ def sentence_and_mirror(animal, person):
 
 
 # %%
-# A training sentence is one of such a pair, by chance. Test sentences come in pairs: the same
-# words twice, with both labels. No animal meets a person that it met in training, so what is
-# learned must be about kinds of words and about their order.
+# A training sentence is one sentence of a pair, at random. Test sentences come in pairs of the same
+# words, one with each label. No test pair of animal and person occurs in training, so a model must
+# learn about kinds of words and about their order.
 
 met = [(animal, person) for animal in words["animal"] for person in words["person"]]
 met = [met[i] for i in rng.permutation(np.arange(1, len(met)))]  # all but dog and man
@@ -72,10 +72,10 @@ for i in (0, 1, 199):
 # %%
 # Four models
 # -----------
-# The word vectors are made here: words of one kind lie close together, as they do among vectors
-# trained on text, of which `TokenEmbedder` takes those of GloVe or gensim just as well. Two models
-# get the words alone, and two get eight more columns with the place of each. Of each two, one
-# pools plain statistics of every column and one learns attention.
+# We make up word vectors in which words of one kind lie close together, as in vectors trained on
+# text. `TokenEmbedder` also reads the vectors of GloVe or gensim. Two models get the words alone,
+# and two get eight more columns with the position of each word. In both cases one model pools plain
+# statistics of every column and one learns attention.
 
 vectors = {"the": rng.normal(size=8)}
 for members in words.values():
@@ -101,10 +101,10 @@ models = {
 # %%
 # Three of them cannot know
 # -------------------------
-# Without positions a sentence and its mirror image are one set. Any model of sets gives both the
-# same answer, so it is right about exactly one of the two: half of the test sentences, whatever it
-# has learned. Statistics of positions are no help, as they say which words and which places there
-# are, but not which word stands in which place. Attention takes a word and its place together.
+# Without positions a sentence and its mirror image are the same set. Any model of sets gives the
+# same answer for both, so it is right for exactly one of them, and its accuracy is one half.
+# Statistics of positions do not help: they show which words and which positions occur, but not
+# which word is at which position. Attention uses a word together with its position.
 
 accuracy, log_odds = {}, {}
 print(f"\n{'accuracy':36}{'train':>6}{'test':>7}   largest difference of log-odds in a pair")
@@ -125,8 +125,8 @@ for sentence, (_, p) in zip(test[-2:], model.predict_proba(test[-2:]), strict=Tr
 assert model.predict(["dog bites man", "man bites dog"]).tolist() == [1, 0]
 
 # %%
-# There is another way to see order: with ``mask="causal"`` a token attends to those before it
-# only, so that who comes after whom is no secret even to words without positions.
+# There is another way to use order: with ``mask="causal"`` a token attends only to itself and the
+# tokens before it. The output then depends on the order even if words carry no positions.
 
 causal = clone(models["attention to words"]).set_params(attentioncontextualizer__mask="causal")
 accuracy["causal"] = causal.fit(train, y_train).score(test, y_test)
@@ -136,18 +136,20 @@ assert accuracy["causal"] >= 0.95
 # %%
 # The picture
 # -----------
-# A point is a pair of test sentences; right is the model's belief that the animal acts in the
-# sentence in which it does, up the same in the mirror image. Without positions all points lie on
-# the diagonal. Some are far out, for the model has learned things about single words that held in
-# training by chance: it is sure of itself, and right every other time.
+# Each point is a pair of test sentences. The horizontal axis is the log-odds that the animal acts
+# for the sentence in which it does, and the vertical axis is the same for the mirror image. Without
+# positions all points lie on the diagonal. Some are far out, because the model has learned facts
+# about single words that held in training by chance: it is certain, and wrong half of the time.
 #
-# What the figure does not show: how much order matters to texts. Here it is all that matters, and
-# by construction. Topics and opinions are mostly a matter of which words there are, and positions
-# are then so many columns more to learn nothing from.
+# The figure does not show how much order matters in real texts. Here nothing else matters, by
+# construction. Topics and opinions mostly depend on which words occur, and then positions only add
+# useless columns.
 
-blue, orange = "#0072B2", "#D55E00"  # told apart with any colour vision
+blue, orange = "#0072B2", "#D55E00"  # these differ for any colour vision
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.9), layout="constrained")
-for ax, name, colour in zip(axes, list(models)[2:], (orange, blue), strict=True):
+for ax, name, colour, offset in zip(
+    axes, list(models)[2:], (orange, blue), ((-20, 0), (-50, 44)), strict=True
+):
     points = log_odds[name]
     limit = 1.15 * np.abs(points).max()
     ax.fill_between([0, limit], -limit, 0, color="0.93", zorder=0)
@@ -158,9 +160,10 @@ for ax, name, colour in zip(axes, list(models)[2:], (orange, blue), strict=True)
     ax.annotate(
         "dog bites man,\nman bites dog",
         points[-1],
-        (-50, 26),
+        offset,
         textcoords="offset points",
         ha="right",
+        va="center",
         arrowprops={"arrowstyle": "-", "color": "0.2"},
     )
     ax.text(0.97 * limit, -0.97 * limit, "both right", ha="right", va="bottom", color="0.35")

@@ -1,7 +1,7 @@
-"""What a fit tells scikit-learn's callbacks, which there are from 1.9 on.
+"""Calls of scikit-learn's callbacks (1.9 or later) during a fit.
 
-As in scikit-learn's own estimators, the fit is a task and each of its iterations a task in it. A
-hook that wants a fitted estimator is handed the model as it is after the iteration.
+As in scikit-learn's own estimators, the fit is a task and each iteration is a subtask. A hook that
+needs a fitted estimator gets the model as it is after the iteration.
 """
 
 from contextlib import contextmanager
@@ -13,34 +13,36 @@ try:
 except ImportError:  # scikit-learn before 1.9
 
     class CallbackSupportMixin:
-        """No callbacks to support."""
+        """Stands in for scikit-learn's class; there are no callbacks."""
 
     def with_callbacks(method):
-        """The method as it is."""
+        """Return the method unchanged."""
         return method
 
 
 def as_task(estimator, run, n_parts, data):
-    """What ``run(task)`` gives, while callbacks are told that the estimator is being fitted.
+    """Return ``run(task)``, and report its begin and end to the callbacks of the estimator.
 
-    The task has at most `n_parts` parts; it is None where no callbacks are set, by the user or by
-    an estimator around this one. `data` are the X, y and metadata of the hooks. A fit that the
-    estimator does in the course of its fit is a part of that.
+    The task has at most `n_parts` subtasks. It is None if neither the user nor an estimator around
+    this one has set callbacks. `data` are the X, y and metadata for the hooks. If the estimator is
+    already inside its own fit, the task is a subtask of that fit.
     """
     if not getattr(estimator, "_skl_callbacks", None):
         return run(None)
     whole = getattr(estimator, "_callback_fit_ctx", None)
     if whole is None:
         return _as_whole(estimator, run, n_parts, data)
-    return _told(estimator, run, whole.subcontext(task_name="refit", max_subtasks=n_parts), data)
+    return _reported(
+        estimator, run, whole.subcontext(task_name="refit", max_subtasks=n_parts), data
+    )
 
 
 @with_callbacks
 def _as_whole(estimator, run, n_parts, data):
-    return _told(estimator, run, estimator._init_callback_context(max_subtasks=n_parts), data)
+    return _reported(estimator, run, estimator._init_callback_context(max_subtasks=n_parts), data)
 
 
-def _told(estimator, run, task, data):
+def _reported(estimator, run, task, data):
     task.call_on_fit_task_begin(estimator=estimator, **data)
     out = run(task)
     task.call_on_fit_task_end(estimator=estimator, reconstruction_attributes={}, **data)
@@ -48,9 +50,9 @@ def _told(estimator, run, task, data):
 
 
 def parts_of(task, name, parts, steps):
-    """A task of as many steps for each of the parts of a task; None for each where that is None.
+    """A subtask with ``len(steps)`` subtasks for each part of a task; Nones if the task is None.
 
-    They are made before they are handed to other processes.
+    The subtasks must be created before other processes receive them.
     """
     if task is None:
         return [None] * len(parts)
@@ -59,7 +61,7 @@ def parts_of(task, name, parts, steps):
 
 @contextmanager
 def within(task, estimator):
-    """Tell callbacks of an estimator that a task of its fit begins and ends."""
+    """Report the begin and the end of a task to the callbacks of an estimator."""
     if task is not None:
         task.call_on_fit_task_begin(estimator=estimator)
     yield
@@ -69,7 +71,7 @@ def within(task, estimator):
 
 @contextmanager
 def handed_on(task, estimator, model):
-    """Let a model be fitted as a step of a task of the estimator, and tell of itself."""
+    """Fit a model as a step of the estimator's task, with the estimator's callbacks."""
     if task is None:
         yield
         return
@@ -79,23 +81,23 @@ def handed_on(task, estimator, model):
 
 
 class Iterations:
-    """Tells callbacks of each iteration; called as `minimize` calls its callback.
+    """A callback of `minimize` that reports each iteration to scikit-learn's callbacks.
 
     Parameters
     ----------
     task : CallbackContext
         The task of the fit.
     estimator : estimator
-        What is fitted.
+        The estimator that is fitted.
     fitted : callable
-        ``fitted(result)`` gives the attributes that the estimator would have if the fit had
-        stopped with that SolverResult.
+        ``fitted(result)`` gives the attributes that the estimator would have if the fit stopped
+        with this SolverResult.
     tol : float
-        As `minimize` has it: no iteration begins where the gradient is as small.
+        The tolerance of `minimize`: no iteration begins once the gradient is at most `tol`.
     data : dict
-        X, y and metadata of the hooks.
+        X, y and metadata for the hooks.
     listener : callable or None
-        Is called too, and before.
+        Another callback, which is called first.
     """
 
     def __init__(self, task, estimator, fitted, tol, data, listener):
@@ -104,7 +106,7 @@ class Iterations:
         self.curve, self.iteration = [], None
 
     def __call__(self, n_iter, loss, grad_norm, theta):
-        """Take note of the end of an iteration; whether a callback wants to stop there."""
+        """Report the end of an iteration; return whether a callback asks to stop."""
         if self.listener is not None:
             self.listener(n_iter, loss, grad_norm, theta)
         converged = grad_norm <= self.tol
@@ -112,21 +114,21 @@ class Iterations:
         result = SolverResult(
             theta, loss, n_iter, converged, "callback", "", grad_norm, list(self.curve)
         )
-        told = {
+        report = {
             **self.data,
             "estimator": self.estimator,
             "reconstruction_attributes": lambda: self.fitted(result),
         }
         wants_to_stop = False
         if self.iteration is not None:
-            wants_to_stop = self.iteration.call_on_fit_task_end(**told)
+            wants_to_stop = self.iteration.call_on_fit_task_end(**report)
             self.iteration = None
         if not (converged or wants_to_stop or n_iter >= self.task.max_subtasks):
             self.iteration = self.task.subcontext(task_name="iteration")
-            self.iteration.call_on_fit_task_begin(**told)
+            self.iteration.call_on_fit_task_begin(**report)
         return wants_to_stop
 
     def end(self):
-        """End an iteration that the solver has begun and given up."""
+        """Report the end of an iteration that the solver began and abandoned."""
         if self.iteration is not None:
             self.iteration.call_on_fit_task_end(estimator=self.estimator)

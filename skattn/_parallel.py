@@ -1,9 +1,9 @@
 """Several processes for a fit, several threads for a transform.
 
-The kernels make short calls, between which Python threads wait for one another's interpreter
-lock. So a fit has worker processes: they map the packed sets from one file, keep them from one
-evaluation to the next, and exchange nothing but parameters and gradients. A transform, whose
-sets would have to travel, has threads. What comes out is the same for any number of either.
+The kernels make many short calls, and Python threads would wait for the interpreter lock between
+them. So a fit uses worker processes. They map the packed sets from one file, keep them between
+evaluations, and exchange only parameters and gradients. A transform would have to send its sets to
+other processes, so it uses threads. The number of processes or threads does not change the result.
 """
 
 import multiprocessing
@@ -19,12 +19,12 @@ from joblib.externals.loky import ProcessPoolExecutor
 from ._runtime import one_blas_thread
 
 SEND_SECONDS = 2e-4  # time for the executor's threads to send a call to its worker
-IDLE_SECONDS = 300  # after which a worker process without work ends
+IDLE_SECONDS = 300  # a worker process without work ends after this time
 
 
 @contextmanager
 def spread_over_processes(objective, n_jobs):
-    """Its value_and_grad, computed by this process and `n_jobs` - 1 others."""
+    """The value_and_grad of an objective, computed by this process and `n_jobs` - 1 others."""
     n_jobs = min(_effective(n_jobs), len(objective.pieces))
     if n_jobs == 1:
         yield objective.value_and_grad
@@ -38,11 +38,11 @@ def spread_over_processes(objective, n_jobs):
         def value_and_grad(theta):
             try:
                 others = [executor.submit(_sums, path, share, theta) for share in shares[1:]]
-                time.sleep(SEND_SECONDS)  # or the threads that send would wait for our kernels
+                time.sleep(SEND_SECONDS)  # else the sending threads would wait for our kernels
                 sums = objective.sums(shares[0], theta)
                 for other in others:
                     sums |= other.result()
-            except BrokenExecutor:  # a worker was killed: this process goes on alone
+            except BrokenExecutor:  # a worker was killed: this process continues alone
                 return objective.value_and_grad(theta)
             return objective.combine(theta, sums)
 
@@ -65,39 +65,39 @@ def spread_over_threads(work, n_jobs, worth_it):
             done.result()
 
 
-_pools = {}  # worker processes, kept from one fit to the next, by our process and their number
+_pools = {}  # pools of worker processes, kept between fits, by process id and number of workers
 
 
 def _workers(n):
-    """A pool of n worker processes, the last one if it lives."""
+    """A pool of n worker processes: the last pool if it is alive, else a new one."""
     key = os.getpid(), n  # the threads of a pool do not survive a fork
     if key in _pools:
         try:
             _pools[key].submit(_forget).result()
             return _pools[key]
-        except BrokenExecutor:  # a worker was killed, as by an interrupt or for memory
+        except BrokenExecutor:  # a worker was killed, for example by an interrupt or for memory
             pass
     _pools[key] = ProcessPoolExecutor(max_workers=n, timeout=IDLE_SECONDS)
     return _pools[key]
 
 
 def _effective(n_jobs):
-    """How many at once: as joblib counts, but one inside of another parallel computation."""
+    """The number of workers that joblib counts, but 1 inside another parallel computation."""
     if multiprocessing.current_process().name != "MainProcess":
         return 1
     return joblib.effective_n_jobs(n_jobs)
 
 
-_held = {}  # in a worker: the objective it has mapped, by the path of its file
+_held = {}  # in a worker: the mapped objective, by the path of its file
 
 
 def _forget():
-    """In a worker: let go of the sets."""
+    """In a worker: release the sets."""
     _held.clear()
 
 
 def _sums(path, share, theta):
-    """In a worker: sums of some parts, with the sets it holds from the call before."""
+    """In a worker: sums of some parts; the sets stay mapped for the next call."""
     if path not in _held:
         _held.clear()
         _held[path] = joblib.load(path, mmap_mode="r")

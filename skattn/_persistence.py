@@ -1,4 +1,4 @@
-"""A stamp of skattn's version in what is pickled, and a warning where another version reads it."""
+"""Saved estimators carry the version of skattn, and another version warns when it reads them."""
 
 import warnings
 from importlib import import_module
@@ -9,18 +9,21 @@ STAMP = "_skattn_version"
 
 
 class OtherVersionWarning(InconsistentVersionWarning):
-    """An estimator was saved by another version of skattn; scikit-learn's filters hold for it."""
+    """Warns that another version of skattn saved the estimator.
+
+    Filters for scikit-learn's InconsistentVersionWarning apply to it.
+    """
 
     def __str__(self):
         return (
             f"{self.estimator_name} was saved by skattn {self.original_sklearn_version} and is "
-            f"read by skattn {self.current_sklearn_version}: results may differ, or it may not "
-            "work at all. Fit it again, or install the version that saved it."
+            f"read by skattn {self.current_sklearn_version}: results may differ, or the estimator "
+            "may not work at all. Fit it again, or install the version that saved it."
         )
 
 
 class VersionStampMixin:
-    """An estimator that says by which version it was saved; stands to the left of BaseEstimator."""
+    """Stores the version with a saved estimator; list this class before BaseEstimator."""
 
     def __getstate__(self):
         return {**super().__getstate__(), STAMP: _version()}

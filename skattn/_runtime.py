@@ -1,8 +1,8 @@
-"""What the process around our kernels should be like while they run.
+"""Settings of the process while our kernels run.
 
-BLAS on one thread, and as it was afterwards: the kernels make many calls of microseconds each,
-over which BLAS threads would only wait for one another. With two of them on two busy cores a fit
-took up to 18 times as long.
+BLAS runs on one thread, and its old setting is restored afterwards. The kernels make many calls of
+microseconds each, in which several BLAS threads would only wait for each other. With two BLAS
+threads on two busy cores a fit took up to 18 times as long.
 """
 
 import functools
@@ -23,17 +23,17 @@ def _controller():
 
 @functools.cache
 def keep_freed_blocks():
-    """Let the C library keep the blocks of up to 16 MB that it is given back.
+    """Make the C library keep freed blocks of up to 16 MB.
 
-    glibc maps each block above 128 KB anew, page by page, until such a block has been freed
-    once: its rule for adapting. In a new process that was a quarter of an evaluation's time.
+    By default glibc maps every block above 128 KB anew, page by page, until one block of that size
+    has been freed. In a new process this took a quarter of an evaluation's time.
     """
     np.empty(2**24, np.uint8)  # freed at once; its pages are never touched
 
 
 @contextmanager
 def one_blas_thread():
-    """Hold BLAS to one thread; the last to leave, of several Python threads, lifts the limit."""
+    """Limit BLAS to one thread; the last of several Python threads to leave lifts the limit."""
     keep_freed_blocks()
     with _lock:
         if _inside["depth"] == 0:

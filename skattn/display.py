@@ -1,8 +1,12 @@
 """Pictures of what a model looks at, in scikit-learn's Display convention.
 
-Every display is made by a class method from an estimator or from plain arrays, draws itself once,
-and keeps what it drew: ``plot`` draws it again. Matplotlib is imported when something is drawn.
-Colours read without telling red from green, and text takes the style's own colours.
+A class method makes a display from an estimator or from plain arrays and draws it. The display
+keeps what it drew, and ``plot`` draws it again. Matplotlib is imported when something is drawn.
+The colours do not depend on telling red from green, and text takes its colour from the style.
+Heads are counted from 0.
+
+`token_labels` gives one label per token: a sequence of labels for each set of X, as in
+:mod:`skattn.inspection`, or the labels of the drawn set alone.
 """
 
 import math
@@ -28,10 +32,11 @@ __all__ = [
 
 POSITIVE, NEGATIVE = "#8073ac", "#e08214"  # the purple and orange of the colour map PuOr
 LINES = ("-", "--", "-.", ":")
-LABEL_INCHES = 0.16  # between two labels, so that they do not touch
-CELL_INCHES = 0.36  # of a cell that can hold a number
-LONGEST_LABEL = 24  # characters, beyond which a label is cut
-METHOD_NAMES = {  # as a colour bar or an axis says them
+LABEL_INCHES = 0.16  # distance of two labels that do not touch
+CELL_INCHES = 0.36  # width of a cell that can hold a number
+LONGEST_LABEL = 24  # characters; longer labels are cut
+FLAT = 4  # colours reach at least this multiple of an equal weight, so that a flat head looks flat
+METHOD_NAMES = {  # words for a colour bar or an axis
     "weights": "attention received",
     "gradient": "gradient x token",
     "leave_one_out": "fall when left out",
@@ -43,12 +48,14 @@ def _pyplot():
 
 
 def _one_set(estimator, X, index, token_labels):
-    """The model, the set at `index` as a collection of one, and its labels, one per token left.
+    """The model, the set at `index` as a collection of one set, and a label for each of its tokens.
 
-    Tokens of weight 0 are left out, as the model does. A set's labels are a flat sequence.
+    Tokens of weight 0 are left out, as in the model.
     """
     model, X = attention_step(estimator, X)
-    one = _taken(as_sets(X, model), index)
+    X = as_sets(X, model)
+    one = _taken(X, index)
+    token_labels = _of_set(token_labels, Sets.of(X).queries.lengths, index)
     labels = _labels_left(Sets.of(one).queries, token_labels, "token_labels", f"set {index}")
     return model, one.drop_zero_weights(), labels
 
@@ -60,8 +67,19 @@ def _taken(X, index):
     return X.take([index % len(X)])
 
 
+def _of_set(labels, lengths, index):
+    """The labels of the set at an index, out of the labels of all sets or of this one alone."""
+    if labels is None or len(labels) != len(lengths):
+        return labels
+    of_all = all(
+        not isinstance(of_one, str) and np.ndim(of_one) == 1 and len(of_one) == n
+        for of_one, n in zip(labels, lengths, strict=True)
+    )
+    return list(labels)[index] if of_all else labels
+
+
 def _labels_left(one, given, name, what):
-    """A label for each token of positive weight: those given, else their numbers."""
+    """A label for each token of positive weight: the given ones, else the tokens' positions."""
     labels = np.arange(one.n_tokens)
     if given is not None:
         labels = np.empty(len(given), dtype=object)
@@ -73,12 +91,12 @@ def _labels_left(one, given, name, what):
 def _check_labels(name, labels, n, what):
     if len(labels) != n:
         raise ValueError(
-            f"{name} has {len(labels)} labels, but {what} has {n} tokens: give one per token."
+            f"{name} has {len(labels)} labels, but {what} has {n} tokens: give one label per token."
         )
 
 
 def _text(label):
-    """A label as it is drawn: its text, cut where it is long, its dollars plain."""
+    """A label as it is drawn: long text is cut, and a dollar sign stays a dollar sign."""
     text = str(label)
     if len(text) > LONGEST_LABEL:
         text = text[: LONGEST_LABEL - 1] + "\N{HORIZONTAL ELLIPSIS}"
@@ -86,7 +104,7 @@ def _text(label):
 
 
 def _readable_on(rgba):
-    """Black or white, whichever stands out more against a colour, by its relative luminance."""
+    """Black or white, whichever has more contrast with a colour, by relative luminance."""
     rgb = np.asarray(rgba[:3])
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     return "black" if linear @ [0.2126, 0.7152, 0.0722] > 0.179 else "white"
@@ -106,11 +124,11 @@ class AttentionDisplay:
     Parameters
     ----------
     weights : ndarray of shape (n_heads, n_queries, n_keys)
-        Attention weights, a matrix for each picture.
+        Attention weights, one matrix per picture.
     query_labels : array-like of shape (n_queries,), default=None
-        Labels of the rows; their numbers where None.
+        Labels of the rows; None shows their numbers.
     key_labels : array-like of shape (n_keys,), default=None
-        Labels of the columns; their numbers where None.
+        Labels of the columns; None shows their numbers.
     titles : list of str, default=None
         A title for each picture.
 
@@ -127,7 +145,7 @@ class AttentionDisplay:
     images_ : ndarray of matplotlib AxesImage of shape (n_heads,)
         Every picture.
     text_ : ndarray of matplotlib Text of shape (n_heads, n_queries, n_keys), or None
-        The numbers in the cells, where the cells can hold them.
+        The numbers in the cells, or None if the cells are too small.
     colorbar_ : matplotlib Colorbar or None
         The one colour bar of all pictures.
 
@@ -167,7 +185,7 @@ class AttentionDisplay:
         ax=None,
         **kwargs,
     ):
-        """Draw how the tokens of one set attend to each other, or to those of its context.
+        """Draw how the tokens of one set attend to each other, or to the tokens of its context.
 
         Parameters
         ----------
@@ -178,31 +196,38 @@ class AttentionDisplay:
         index : int, default=0
             Which set of X.
         head : int, list of int, "mean" or None, default=None
-            Which heads, each as a picture of its own; all where None, and their mean for
-            ``"mean"``.
-        token_labels : sequence of str of shape (n_i,), default=None
-            A label for each token of that set.
-        context_labels : sequence of str of shape (m_i,), default=None
-            A label for each token of its context, where X brings such.
-        ax : matplotlib Axes or array of them, default=None
-            Where to draw; a new figure where None. One Axes is divided for several heads.
+            Which heads to draw, counted from 0, one picture each. None draws all heads, and
+            ``"mean"`` their mean.
+        token_labels : sequence, default=None
+            One label per token: a sequence of labels for each set of X, or the labels of the
+            drawn set alone.
+        context_labels : sequence, default=None
+            The same for the tokens of the context, if X has one.
+        ax : matplotlib Axes or array of Axes, default=None
+            Where to draw; None makes a new figure. A single Axes is divided if there are several
+            heads.
         **kwargs : dict
             Passed to `plot`.
 
         Returns
         -------
         AttentionDisplay
-            Drawn.
+            The display, drawn.
         """
         model, X = attention_step(estimator, X)
-        one = _taken(as_sets(X, model), index)
-        sets, what = Sets.of(one), f"set {index}"
+        X = as_sets(X, model)
+        one = _taken(X, index)
+        sets, every, what = Sets.of(one), Sets.of(X), f"set {index}"
+        token_labels = _of_set(token_labels, every.queries.lengths, index)
         labels = key_labels = _labels_left(sets.queries, token_labels, "token_labels", what)
         if sets.has_context:
             what = f"the context of set {index}"
+            context_labels = _of_set(context_labels, every.keys.lengths, index)
             key_labels = _labels_left(sets.keys, context_labels, "context_labels", what)
         elif context_labels is not None:
-            raise ValueError("X brings no context that context_labels could be for.")
+            raise ValueError(
+                "context_labels are for the tokens of a context, but X has no context."
+            )
         if not (len(labels) and len(key_labels)):
             who = f"Set {index}" if not len(labels) else f"The context of set {index}"
             raise ValueError(f"{who} has no tokens, so there are no weights to draw.")
@@ -213,33 +238,34 @@ class AttentionDisplay:
 
     @classmethod
     def from_weights(cls, A, query_labels=None, key_labels=None, *, head=None, ax=None, **kwargs):
-        """Draw a matrix of weights, square or not, or one for each of several heads.
+        """Draw a matrix of weights, or one matrix for each of several heads.
 
         Parameters
         ----------
         A : array-like of shape (n_queries, n_keys) or (n_heads, n_queries, n_keys)
-            Weights, as of `scaled_dot_product_attention`.
+            Weights, for example from `scaled_dot_product_attention`.
         query_labels : sequence of shape (n_queries,), default=None
             Labels of the rows.
         key_labels : sequence of shape (n_keys,), default=None
-            Labels of the columns; for square weights those of the rows where None.
+            Labels of the columns; None uses the labels of the rows if the weights are square.
         head : int, list of int, "mean" or None, default=None
-            Which heads; all where None, and their mean for ``"mean"``.
-        ax : matplotlib Axes or array of them, default=None
-            Where to draw; a new figure where None.
+            Which heads to draw, counted from 0. None draws all heads, and ``"mean"`` their mean.
+        ax : matplotlib Axes or array of Axes, default=None
+            Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to `plot`.
 
         Returns
         -------
         AttentionDisplay
-            Drawn.
+            The display, drawn.
         """
         A = np.asarray(A)
         if A.ndim not in (2, 3) or A.dtype.kind not in "fiub" or 0 in A.shape:
             raise ValueError(
                 f"Weights have shape {A.shape} and dtype {A.dtype}, but must be numbers of shape "
-                "(n_queries, n_keys) or (n_heads, n_queries, n_keys), with a query and a key."
+                "(n_queries, n_keys) or (n_heads, n_queries, n_keys), with at least one query and "
+                "one key."
             )
         has_heads = A.ndim == 3
         A = A.reshape(-1, *A.shape[-2:])
@@ -250,7 +276,7 @@ class AttentionDisplay:
             ("key_labels", key_labels, A.shape[2]),
         ):
             if labels is not None:
-                _check_labels(name, labels, n, "that side of the weights")
+                _check_labels(name, labels, n, "this side of the weights")
         A, titles = _chosen(A, head)
         titles = titles if has_heads else None
         display = cls(A, query_labels=query_labels, key_labels=key_labels, titles=titles)
@@ -261,22 +287,24 @@ class AttentionDisplay:
 
         Parameters
         ----------
-        ax : matplotlib Axes or array of them, default=None
-            One Axes, which several heads divide among them, or one for each; a new figure where
-            None.
+        ax : matplotlib Axes or array of Axes, default=None
+            One Axes per head, or a single Axes, which is divided among the heads; None makes a
+            new figure.
         cmap : str or Colormap, default="cividis"
             Colours from 0 to `vmax`, the same for all heads.
         values : bool, default=None
-            Whether the numbers stand in the cells; None for where they fit.
+            Whether to write the numbers into the cells; None writes them if they fit.
         colorbar : bool, default=True
-            Whether there is a colour bar, one for all heads.
+            Whether to draw a colour bar, one for all heads.
         vmax : float, default=None
-            The weight that has the last colour; the largest of all heads where None.
+            The weight that gets the last colour. None takes the largest weight of all heads, but
+            at least four times the equal weight 1 / n_keys (and at most 1), so that a head that
+            attends to all tokens alike looks flat.
 
         Returns
         -------
         AttentionDisplay
-            Drawn.
+            The display, drawn.
         """
         plt = _pyplot()
         H, n, m = self.weights.shape
@@ -303,7 +331,7 @@ class AttentionDisplay:
         for spare in axes.flat[H:]:
             spare.set_axis_off()
         self.figure_, self.axes_ = figure, axes.ravel()[:H]
-        top = float(vmax or self.weights.max() or 1)
+        top = float(vmax or max(self.weights.max(), min(1, FLAT / m)))
         self.images_ = np.array(
             [
                 a.imshow(A, cmap=cmap, vmin=0, vmax=top, aspect="auto", interpolation="nearest")
@@ -322,8 +350,8 @@ class AttentionDisplay:
                 title=self.titles[k] if self.titles else None,
             )
             a.tick_params(labelsize=8, length=2)
-        for _ in range(2):  # labels take room, and room decides on labels
-            figure.draw_without_rendering()
+        for _ in range(2):  # labels take up room, and the room limits the labels
+            figure.figure.draw_without_rendering()
             for k, a in enumerate(self.axes_):
                 _label(a, a.yaxis, self.query_labels, n, k % n_columns == 0)
                 _label(a, a.xaxis, self.key_labels, m, k + n_columns >= H)
@@ -334,7 +362,7 @@ class AttentionDisplay:
         return self
 
     def _write_values(self):
-        """The numbers in the cells, in a colour that can be read there."""
+        """Write the numbers into the cells, in a colour that can be read there."""
         text = np.empty(self.weights.shape, dtype=object)
         for k, i, j in np.ndindex(text.shape):
             value, image = self.weights[k, i, j], self.images_[k]
@@ -351,12 +379,12 @@ class AttentionDisplay:
 
 
 def _chosen(A, head):
-    """The weights of the heads that are wanted, and their titles."""
+    """The weights of the chosen heads, and their titles."""
     H = len(A)
     if isinstance(head, str):
         if head != "mean":
             raise ValueError(
-                f"head must be a number, a list of them, 'mean' or None, but is {head!r}."
+                f"head must be a number, a list of numbers, 'mean' or None, but is {head!r}."
             )
         return A.mean(axis=0, keepdims=True), [f"mean of {H} heads"]
     heads = np.arange(H) if head is None else np.atleast_1d(np.arange(H)[head])
@@ -364,7 +392,7 @@ def _chosen(A, head):
 
 
 def _axes_within(ax, n, n_rows, n_columns):
-    """Axes for n pictures: those given, or one given Axes divided."""
+    """Axes for n pictures: the given ones, or one given Axes divided."""
     axes = np.atleast_1d(np.asarray(ax, dtype=object))
     if axes.size == n:
         return axes.reshape(1, -1) if axes.ndim == 1 else axes
@@ -375,8 +403,8 @@ def _axes_within(ax, n, n_rows, n_columns):
     grid = ax.get_subplotspec()
     if grid is None:
         raise ValueError(
-            f"There are {n} heads to draw, and these Axes are in no grid that could be divided: "
-            "choose one head, or pass an array of Axes."
+            f"There are {n} heads to draw, but the given Axes are not part of a grid and cannot "
+            "be divided: choose one head, or pass an array of Axes."
         )
     grid = grid.subgridspec(n_rows, n_columns)
     figure = ax.figure
@@ -387,9 +415,9 @@ def _axes_within(ax, n, n_rows, n_columns):
 
 
 def _label(ax, axis, labels, n, shown):
-    """Put as many labels to an axis as fit beside each other, at regular steps.
+    """Label an axis at regular steps, with as many labels as fit beside each other.
 
-    Those of columns are turned where they would touch; numbers are thinned first.
+    Words below columns are turned if they would touch; numbers are thinned out instead.
     """
     texts = [_text(label) for label in (range(n) if labels is None else labels)]
     width, height = _inches(ax)
@@ -412,15 +440,15 @@ def _label(ax, axis, labels, n, shown):
 class SaturationDisplay:
     """How sharply each head attends: the distribution of its rows' entropies.
 
-    Made by `from_estimator`. Entropies are relative to that of equal weights: on the left a query
-    attends to one token, on the right to all alike.
+    Made by `from_estimator`. An entropy is divided by the entropy of equal weights: at 0 a query
+    attends to one token, at 1 to all tokens alike.
 
     Parameters
     ----------
     entropies : list of ndarray
-        For each head the relative entropies of its rows.
+        The relative entropies of each head's rows.
     verdicts : list of str, default=None
-        A word on each head.
+        A word about each head.
 
     Attributes
     ----------
@@ -465,14 +493,14 @@ class SaturationDisplay:
         X : container of n_samples sets
             Anything that the estimator reads.
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure where None.
+            Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to `plot`.
 
         Returns
         -------
         SaturationDisplay
-            Drawn.
+            The display, drawn.
         """
         entropies = row_entropies(estimator, X, no_choice=np.nan).values
         entropies = entropies[~np.isnan(entropies).any(axis=1)]
@@ -480,19 +508,19 @@ class SaturationDisplay:
         return cls(list(entropies.T), verdicts=verdicts).plot(ax=ax, **kwargs)
 
     def plot(self, ax=None, *, bins=25):
-        """Draw the distributions, one above the other, each as high as the next.
+        """Draw the distributions one above the other, all of the same height.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure where None.
+            Where to draw; None makes a new figure.
         bins : int, default=25
             Number of bins between 0 and 1.
 
         Returns
         -------
         SaturationDisplay
-            Drawn.
+            The display, drawn.
         """
         plt = _pyplot()
         H = len(self.entropies)
@@ -504,7 +532,7 @@ class SaturationDisplay:
         self.counts_ = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         highest = self.counts_.max(axis=1, keepdims=True)
         highest[highest == 0] = 1
-        heights = 0.85 * self.counts_ / highest  # each fills its lane
+        heights = 0.85 * self.counts_ / highest  # every head fills its lane
         self.bars_ = []
         for h, height in enumerate(heights):
             base = H - 1 - h  # head 0 on top
@@ -533,9 +561,9 @@ class LossCurveDisplay:
     Parameters
     ----------
     loss_curves : list of sequence of float
-        The objective at the start and after each iteration, of each fit.
+        For each fit, the objective at the start and after each iteration.
     names : list of str, default=None
-        What each fit is called.
+        The name of each fit.
 
     Attributes
     ----------
@@ -573,16 +601,16 @@ class LossCurveDisplay:
         Parameters
         ----------
         estimator : estimator
-            One with a `loss_curve_`, or a pipeline or search that holds one.
+            An estimator with a `loss_curve_`, or a pipeline or search that holds one.
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure where None.
+            Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to `plot`.
 
         Returns
         -------
         LossCurveDisplay
-            Drawn.
+            The display, drawn.
         """
         return cls([_loss_curve(estimator)]).plot(ax=ax, **kwargs)
 
@@ -593,18 +621,18 @@ class LossCurveDisplay:
         Parameters
         ----------
         estimators : dict or list of estimators
-            Each with a `loss_curve_`; the keys of a dict are the names.
+            Estimators with a `loss_curve_`; the keys of a dict are their names.
         names : list of str, default=None
-            Names of a list's estimators; numbers where None.
+            Names for a list of estimators; None numbers them.
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure where None.
+            Where to draw; None makes a new figure.
         **kwargs : dict
             Passed to `plot`.
 
         Returns
         -------
         LossCurveDisplay
-            Drawn.
+            The display, drawn.
         """
         if isinstance(estimators, dict):
             names, estimators = list(estimators), list(estimators.values())
@@ -619,14 +647,14 @@ class LossCurveDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure where None.
+            Where to draw; None makes a new figure.
         log : bool, default=False
             Whether the axis of the objective is logarithmic.
 
         Returns
         -------
         LossCurveDisplay
-            Drawn.
+            The display, drawn.
         """
         plt = _pyplot()
         if ax is None:
@@ -663,19 +691,19 @@ def _loss_curve(estimator):
 class TokenImportanceDisplay:
     """How much each token of a set matters: ranked bars, coloured text, or coloured points.
 
-    Made by `from_estimator` or `from_importance`. Purple speaks for the decision, orange
-    against.
+    Made by `from_estimator` or `from_importance`. Purple tokens count for the decision, orange
+    tokens against it.
 
     Parameters
     ----------
     importance : ndarray of shape (n_tokens,)
         A number for each token.
     token_labels : array-like of shape (n_tokens,), default=None
-        Labels; the tokens' numbers where None.
+        Labels of the tokens; None shows their positions.
     points : ndarray of shape (n_tokens, n_features), default=None
         The tokens, for ``kind="points"``.
     name : str, default="importance"
-        What the numbers are.
+        The name of the numbers, for the axis or the colour bar.
 
     Attributes
     ----------
@@ -686,13 +714,13 @@ class TokenImportanceDisplay:
     bars_ : matplotlib BarContainer
         The bars, most important first, with ``kind="bar"``.
     order_ : ndarray of int
-        Positions of the tokens that have bars, from the top, with ``kind="bar"``.
+        Positions of the tokens that have bars, top to bottom, with ``kind="bar"``.
     text_ : list of matplotlib Text
-        The words in their order, with ``kind="text"``.
+        The words in the order of the tokens, with ``kind="text"``.
     points_ : matplotlib PathCollection
         The points, with ``kind="points"``.
     colorbar_ : matplotlib Colorbar or None
-        What the colours mean, with ``kind="text"`` and ``kind="points"``.
+        The colour bar, with ``kind="text"`` and ``kind="points"``.
 
     See Also
     --------
@@ -709,7 +737,7 @@ class TokenImportanceDisplay:
     >>> [label.get_text() for label in display.ax_.get_yticklabels()]
     ['fine', 'mess', 'a']
 
-    Of many sets whose importances are there already, those of one:
+    Importances of many sets, computed once, can be drawn set by set:
 
     >>> from skattn import AttentionClassifier
     >>> from skattn.datasets import make_lookup
@@ -755,17 +783,18 @@ class TokenImportanceDisplay:
             As in :func:`skattn.inspection.token_importance`.
         target : label or int, default=None
             The class or output whose decision is explained.
-        token_labels : sequence of str of shape (n_i,), default=None
-            A label for each token of that set.
+        token_labels : sequence, default=None
+            One label per token: a sequence of labels for each set of X, or the labels of the
+            drawn set alone.
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure where None.
+            Where to draw; None makes a new figure.
         **kwargs : dict
-            Passed to `plot`, as is ``kind``.
+            Passed to `plot`, for example ``kind``.
 
         Returns
         -------
         TokenImportanceDisplay
-            Drawn.
+            The display, drawn.
         """
         model, one, labels = _one_set(estimator, X, index, token_labels)
         if one.n_tokens == 0:
@@ -791,51 +820,54 @@ class TokenImportanceDisplay:
         ax=None,
         **kwargs,
     ):
-        """Draw numbers that are there already.
+        """Draw importances that were computed before.
 
         Parameters
         ----------
         importance : array-like of shape (n_tokens,) or Bunch
-            A number for each token of a set, or what
-            :func:`skattn.inspection.token_importance` gave for many sets.
-        token_labels : sequence of shape (n_tokens,), default=None
-            Labels; where None those of the Bunch, if it has such, or the tokens' positions.
+            A number for each token of one set, or the result of
+            :func:`skattn.inspection.token_importance` for many sets.
+        token_labels : sequence, default=None
+            One label per token: for a Bunch a sequence of labels for each of its sets, or the
+            labels of the drawn set alone. None uses the labels in the Bunch, else the positions
+            of the tokens.
         index : int, default=0
             Which set of the Bunch.
         method : {"weights", "gradient", "leave_one_out"}, default=None
-            Which method of the Bunch, where it has several.
+            Which method of the Bunch, if it has several.
         points : array-like of shape (n_tokens, n_features), default=None
             The tokens, for ``kind="points"``.
         name : str, default=None
-            What the numbers are; where None ``"importance"``, or the method and target of the
-            Bunch.
+            The name of the numbers; None uses the method and target of the Bunch, or
+            ``"importance"`` for plain numbers.
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure where None.
+            Where to draw; None makes a new figure.
         **kwargs : dict
-            Passed to `plot`, as is ``kind``.
+            Passed to `plot`, for example ``kind``.
 
         Returns
         -------
         TokenImportanceDisplay
-            Drawn.
+            The display, drawn.
         """
         labels, given_name = None, "importance"
         if hasattr(importance, "importances"):
             found = importance
             importance, labels, method = _of_one_set(found, index, method)
+            token_labels = _of_set(token_labels, found.importances.lengths, index)
             given_name = METHOD_NAMES[method]
             if method != "weights":
                 given_name += f", target {found.target[index]}"
         elif index != 0 or method is not None:
             raise ValueError(
-                "index and method choose from what token_importance gave, but importance is of "
+                "index and method choose from a result of token_importance, but importance is of "
                 f"type {type(importance).__name__}: pass the numbers of one set alone."
             )
         importance = np.asarray(importance, dtype=float)
         if importance.ndim != 1 or importance.size == 0:
             raise ValueError(
                 f"importance has shape {importance.shape}, but must be 1-D: a number per token, "
-                "for one token at least."
+                "for at least one token."
             )
         if token_labels is not None:
             _check_labels("token_labels", token_labels, len(importance), "the set")
@@ -860,26 +892,26 @@ class TokenImportanceDisplay:
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to draw; a new figure where None.
+            Where to draw; None makes a new figure.
         kind : {"bar", "text", "points"}, default="bar"
-            Ranked bars; the labels as running text, coloured; or the first two features of the
-            tokens as coloured points.
+            ``"bar"`` draws ranked bars, ``"text"`` the labels as coloured running text, and
+            ``"points"`` the first two features of the tokens as coloured points.
         max_tokens : int, default=20
-            How many bars at most, those of the tokens that matter most.
+            The largest number of bars; the most important tokens get them.
         cmap : str or Colormap, default=None
-            Colours of text and points from `vmin` to `vmax`, 0 in the middle where these have
-            different signs; ``"PuOr"`` then, else ``"cividis"``.
+            Colours of text and points, from `vmin` to `vmax`. None is ``"PuOr"`` with 0 in the
+            middle if `vmin` and `vmax` differ in sign, else ``"cividis"``.
         colorbar : bool, default=True
-            Whether text and points have a colour bar.
+            Whether to draw a colour bar beside text and points.
         vmin, vmax : float, default=None
-            The numbers that have the first and the last colour, or the ends of the bars' axis;
-            give both where pictures are to be compared. None goes by the data: colours then start
-            at 0 where no number is negative, and else reach equally far to both sides of 0.
+            The numbers that get the first and the last colour, or the ends of the bars' axis.
+            None follows the data: colours start at 0 if no number is negative, else they reach
+            equally far to both sides of 0. Give both to compare pictures.
 
         Returns
         -------
         TokenImportanceDisplay
-            Drawn.
+            The display, drawn.
         """
         sizes = {
             "bar": (5.5, 0.9 + 0.25 * min(len(self.importance), max_tokens)),
@@ -914,7 +946,7 @@ class TokenImportanceDisplay:
         return [_text(t) for t in (range(n) if self.token_labels is None else self.token_labels)]
 
     def _range(self, vmin, vmax):
-        """The numbers of the first and the last colour, where one or both are given or none."""
+        """The numbers of the first and the last colour; the data replace an end that is None."""
         top = float(np.abs(self.importance).max()) or 1.0
         if vmax is None:
             vmax = top if vmin is None or vmin >= 0 else -vmin
@@ -948,7 +980,7 @@ class TokenImportanceDisplay:
         ax.set_axis_off()
         if colorbar:
             self.colorbar_ = self._colorbar(cmap, norm, location="bottom", aspect=40)
-        self.figure_.draw_without_rendering()
+        self.figure_.figure.draw_without_rendering()
         renderer = self.figure_.canvas.get_renderer()
         box = ax.get_window_extent()
         em = 10 * self.figure_.dpi / 72  # pixels of the font's size
@@ -1002,7 +1034,7 @@ class TokenImportanceDisplay:
 
 
 def _colors(plt, cmap, low, high):
-    """Colour map and norm from low to high, 0 in the middle where it is between them."""
+    """Colour map and norm from low to high, with 0 in the middle if it lies between them."""
     if low < 0 < high:
         from matplotlib.colors import TwoSlopeNorm
 
@@ -1011,11 +1043,12 @@ def _colors(plt, cmap, low, high):
 
 
 def _of_one_set(found, index, method):
-    """Importances, labels and method of one set, out of what `token_importance` gave."""
+    """Importances, labels and method of one set, from a result of `token_importance`."""
     if method is None:
         if len(found.methods) > 1:
             raise ValueError(
-                f"One method can be drawn, but there are {found.methods}: choose one by method."
+                f"Only one method can be drawn, but there are {found.methods}: choose one with "
+                "method=."
             )
         (method,) = found.methods
     elif method not in found.methods:

@@ -1,9 +1,10 @@
 """Losses on the raw prediction of a set, with their gradient.
 
-A loss is a frozen dataclass. ``loss_gradient(y_true, raw_prediction, sample_weight)`` gives loss
-and gradient, multiplied by the sample weight; ``start`` the raw prediction to start from. One that
-``is_classifier`` takes class indices; others ``check`` their targets, may ask that these be
-standardised (``scales_target``), and turn a raw prediction into one by ``inverse_link``.
+A loss is a frozen dataclass. ``loss_gradient(y_true, raw_prediction, sample_weight)`` returns the
+loss and its gradient, both multiplied by the sample weight. ``start`` returns the raw prediction
+to start from. A loss with ``is_classifier`` takes class indices. The other losses ``check`` their
+targets, may have them standardised (``scales_target``), and turn a raw prediction into a
+prediction by ``inverse_link``.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ __all__ = [
 class LogLoss:
     """Negative log-likelihood of the class, in nats; two classes share one raw prediction.
 
-    Two classes: log(1 + exp(raw)) - y raw. More: logsumexp(raw) - raw_y.
+    For two classes the loss is log(1 + exp(raw)) - y raw, for more classes logsumexp(raw) - raw_y.
 
     Examples
     --------
@@ -70,14 +71,14 @@ class _Elementwise:
     scales_target = False
 
     def check(self, y):
-        """Refuse targets outside the domain of the loss; here every number is in it."""
+        """Refuse targets outside the domain of the loss; by default every number is inside."""
 
     def start(self, y_true, sample_weight):
         """Raw prediction to start from: 0, the mean of a standardised target."""
         return 0.0
 
     def inverse_link(self, raw_prediction):
-        """Prediction from the raw one: the same."""
+        """Prediction from the raw prediction: the same number."""
         return raw_prediction
 
     def loss_gradient(self, y_true, raw_prediction, sample_weight):
@@ -109,7 +110,7 @@ class SquaredError(_Elementwise):
 class ReconstructionError(_Elementwise):
     """Half the squared error, (raw - y)^2 / 2, averaged over the features of a token.
 
-    Not in ``LOSSES``, for its targets are the tokens themselves.
+    ``LOSSES`` does not list it, because its targets are the tokens themselves.
 
     Examples
     --------
@@ -131,7 +132,7 @@ class HuberLoss(_Elementwise):
     Parameters
     ----------
     delta : float, default=1.35
-        Where the loss turns linear, in standard deviations of the target.
+        The error from which the loss is linear, in standard deviations of the target.
 
     References
     ----------
@@ -155,10 +156,10 @@ class HuberLoss(_Elementwise):
 
 
 class _LogLink(_Elementwise):
-    """A loss on exp(raw), which starts from the log of the mean."""
+    """A loss on exp(raw) that starts from the log of the mean."""
 
     def inverse_link(self, raw_prediction):
-        """Prediction from the raw one: its exponential."""
+        """Prediction from the raw prediction: its exponential."""
         return np.exp(raw_prediction)
 
     def start(self, y_true, sample_weight):
@@ -187,7 +188,7 @@ class PoissonLoss(_LogLink):
             )
 
     def _elements(self, y, raw):
-        with np.errstate(over="ignore"):  # an infinite loss is refused by the solver
+        with np.errstate(over="ignore"):  # the solver refuses an infinite loss
             mu = np.exp(raw)
         return xlogy(y, y) - y * raw - y + mu, mu - y
 
@@ -210,7 +211,7 @@ class GammaLoss(_LogLink):
             raise ValueError(f"loss='gamma' needs targets above 0, but the least is {y.min()}.")
 
     def _elements(self, y, raw):
-        with np.errstate(over="ignore"):  # an infinite loss is refused by the solver
+        with np.errstate(over="ignore"):  # the solver refuses an infinite loss
             ratio = y * np.exp(-raw)
         return raw - np.log(y) + ratio - 1, 1 - ratio
 

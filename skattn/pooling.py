@@ -1,10 +1,10 @@
-"""From the tokens of a set to one vector: layers with a forward and a backward.
+"""Poolings: layers from the tokens of a set to one vector, with a forward and a backward pass.
 
-Each is a frozen dataclass with pure methods. Token weights w (1 where there are none) count a
-token w times. A set without tokens pools to zeros. A pooling that is linear in the tokens offers
-`token_weights`, by which attention pools without forming its token outputs. `token_shares` says
-how much of the pooled output each token has; ``keeps_equal_tokens`` that equal tokens pool to a
-linear function of themselves.
+A pooling is a frozen dataclass with pure methods. A token of weight w counts w times; without
+weights, w is 1. A set without tokens pools to zeros. A pooling that is linear in the tokens has
+`token_weights`; attention uses them to pool without computing its token outputs. `token_shares` is
+how much of the pooled output each token has, and ``keeps_equal_tokens`` whether equal tokens pool
+to a linear function of themselves.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ __all__ = [
 
 
 class _WithoutParameters:
-    """A pooling that has nothing to learn."""
+    """A pooling without parameters."""
 
     def shapes(self, n_features):
         """Shapes of the parameters by name: none."""
@@ -97,7 +97,7 @@ class SumPooling(_Linear):
 class MaxPooling(_WithoutParameters):
     """The largest value of each feature in each set.
 
-    The gradient goes to the token that reaches it; at a tie tokens share it.
+    The gradient goes to the token with the largest value; tied tokens share it.
 
     Examples
     --------
@@ -133,8 +133,8 @@ class MaxPooling(_WithoutParameters):
 class StatsPooling(_WithoutParameters):
     """Mean, standard deviation, minimum and maximum of each feature in each set.
 
-    The standard deviation is that of the set itself (divisor sum w); its gradient is taken as 0
-    where it is 0, as in a set of one token.
+    The standard deviation has the divisor sum w. If it is 0, for example in a set of one token,
+    its gradient is 0 too.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class StatsPooling(_WithoutParameters):
     keeps_equal_tokens = True
 
     def n_features_out(self, n_features):
-        """Columns of the pooled output: all means, then deviations, minima, maxima."""
+        """Columns of the pooled output: all means, then deviations, minima and maxima."""
         return 4 * n_features
 
     def token_shares(self, params, tokens):
@@ -179,8 +179,8 @@ class StatsPooling(_WithoutParameters):
 class AttentionPooling:
     """A learned query q attends to the tokens of each set: sum_i pi_i z_i.
 
-    pi = softmax over the set of z_i . q (+ log w_i). The query starts at zero, which is the
-    mean.
+    pi is the softmax of z_i . q (+ log w_i) over the set. The query starts at zero, which gives
+    the mean.
 
     Examples
     --------
@@ -242,7 +242,7 @@ POOLINGS = {
 
 
 def _weights(tokens):
-    """Token weights (n_tokens,), 1 where there are none."""
+    """Token weights (n_tokens,), 1 for tokens without weights."""
     if tokens.weights is None:
         return np.ones(tokens.n_tokens, tokens.dtype)
     return tokens.weights.astype(tokens.dtype, copy=False)
@@ -256,10 +256,10 @@ def _total(tokens):
 
 
 def _share_at(tokens, extreme):
-    """How tokens share the gradient of their set's extreme (n_samples, k), as (n_tokens, k).
+    """The share (n_tokens, k) of each token in the gradient of its set's extreme (n_samples, k).
 
-    Those at the extreme, to round-off, share it by their weights: at a tie neither the order of
-    tokens nor the last bit decides.
+    Tokens that equal the extreme up to round-off share its gradient by their weights, so that
+    neither the order of tied tokens nor their last bit matters.
     """
     slack = 8 * np.finfo(tokens.dtype).eps * np.abs(extreme)
     hit = np.abs(tokens.values - tokens.repeat(extreme)) <= tokens.repeat(slack)

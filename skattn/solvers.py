@@ -1,8 +1,8 @@
-"""Minimisers of a smooth function that comes with its gradient; they know only vectors.
+"""Minimisers of a smooth function with a gradient, over a vector of parameters.
 
-Every method of ``scipy.optimize.minimize`` that takes a gradient can be named. Whatever SciPy
-reports, the point returned is the best one that was evaluated, and a fit counts as converged
-when the largest entry of the gradient there is at most `tol`: by number, never by message.
+Every method of ``scipy.optimize.minimize`` that uses a gradient is available. The result is always
+the best point that was evaluated. A fit has converged if the largest entry of the gradient at this
+point is at most `tol`, whatever message SciPy returns.
 """
 
 from dataclasses import dataclass, field
@@ -22,17 +22,17 @@ class SolverResult:
     theta : ndarray of shape (n_parameters,)
         The best point evaluated.
     loss : float
-        The objective there; the least entry of `loss_curve`.
+        The objective at `theta`; the smallest entry of `loss_curve`.
     n_iter : int
-        Iterations done.
+        Number of iterations.
     converged : bool
         Whether the largest entry of the gradient at `theta` is at most the tolerance.
     reason : str
         Why it stopped: "gradient", "max_iter", "max_fun", "flat" (the objective no longer falls
-        beyond round-off), "abnormal" (the line search gave up), "non-finite", "callback" (which
-        wanted to stop) or "interrupted".
+        by more than round-off), "abnormal" (the line search gave up), "non-finite", "callback"
+        (a callback stopped it) or "interrupted".
     message : str
-        The reason in words, with what SciPy said.
+        The reason in words, with SciPy's message.
     grad_norm : float
         Largest absolute entry of the gradient at `theta`.
     loss_curve : list of float
@@ -64,31 +64,33 @@ class SolverResult:
 _ADVICE = {
     "gradient": "Nothing needs to be done.",
     "max_iter": (
-        "Increase max_iter, or loosen tol. Whether a longer fit is a better one, cross-validation "
-        "tells: often it is not."
+        "Increase max_iter, or loosen tol. Use cross-validation to find out whether a longer fit "
+        "predicts better: often it does not."
     ),
-    "max_fun": "Its line search needs many evaluations: loosen tol, or choose solver='lbfgs'.",
-    "flat": "The objective falls no further beyond round-off: tol is too strict for this data.",
+    "max_fun": "The line search needs many evaluations: loosen tol, or choose solver='lbfgs'.",
+    "flat": (
+        "The objective no longer falls by more than round-off: tol is too strict for this data."
+    ),
     "abnormal": (
         "More iterations will not help: loosen tol, use standardize=True, or raise alpha, which "
         "makes the problem better conditioned."
     ),
     "non-finite": "Check the scale of tokens and targets, use standardize=True, or raise alpha.",
     "callback": "Fit again without the callback that stopped it, or with warm_start=True.",
-    "interrupted": "The best point so far is kept; fit again with warm_start=True to go on.",
+    "interrupted": "The best point so far is kept; fit again with warm_start=True to continue.",
 }
 
 
 @dataclass(frozen=True)
 class ScipySolver:
-    """One method of ``scipy.optimize.minimize``, its own stopping rules set out of the way.
+    """One method of ``scipy.optimize.minimize``, with its own stopping rules disabled.
 
     Parameters
     ----------
     method : str
         SciPy's name of the method.
     options : dict
-        Options under which the method goes on until it can't, or `max_iter` is reached.
+        SciPy's options that disable the stopping rules of the method.
 
     Examples
     --------
@@ -113,11 +115,11 @@ SOLVERS = {
 
 
 class _Stop(Exception):
-    """Ends a SciPy method from inside a callback, with the reason."""
+    """Ends a SciPy method from inside a callback; its text is the reason."""
 
 
 class _Track:
-    """The function as SciPy calls it, which remembers the best point and the curve."""
+    """The function that SciPy calls; it remembers the best point and the curve."""
 
     def __init__(self, value_and_grad, theta0, tol, max_iter, max_fun, callback):
         self.value_and_grad, self.callback = value_and_grad, callback
@@ -129,7 +131,7 @@ class _Track:
     def __call__(self, theta):
         for x, value, grad in self.recent:
             if np.array_equal(x, theta):
-                return value, grad.copy()  # a method may write into what it is handed
+                return value, grad.copy()  # SciPy may write into the array
         if self.max_fun is not None and self.n_calls >= self.max_fun:
             raise _Stop("max_fun")
         value, grad = self.value_and_grad(theta)
@@ -138,18 +140,18 @@ class _Track:
             raise _Stop("non-finite")
         value, theta, grad = float(value), theta.copy(), np.array(grad)
         grad_norm = float(np.abs(grad).max(initial=0))
-        if (value, grad_norm) < (self.loss, self.grad_norm):  # of equal points the flattest
+        if (value, grad_norm) < (self.loss, self.grad_norm):  # of equal losses, the flattest point
             self.theta, self.loss, self.grad_norm = theta, value, grad_norm
         self.recent = [(theta, value, grad), *self.recent[:2]]
         return value, grad.copy()
 
     def has_improved(self):
-        """Whether the best point is better than when this was last asked."""
+        """Whether the best point has improved since the last call."""
         improved, self.seen = self.loss < self.seen, self.loss
         return improved
 
     def iterated(self, theta):
-        """Take note of an iteration that ended at theta, and stop where it is enough."""
+        """Record an iteration that ended at theta, and stop if a stopping rule holds."""
         value, grad = self(np.asarray(theta))
         self.curve.append(value)
         is_enough = self.callback is not None and self.callback(
@@ -180,24 +182,24 @@ def minimize(
     value_and_grad : callable
         ``value_and_grad(theta)`` gives the value and its gradient (n_parameters,).
     theta0 : ndarray of shape (n_parameters,)
-        Where to start.
+        The point to start from.
     callback : callable, default=None
-        ``callback(n_iter, loss, grad_norm, theta)`` after each iteration, and at the start with
-        0. Where it gives True, that is enough.
+        ``callback(n_iter, loss, grad_norm, theta)`` is called at the start with ``n_iter=0`` and
+        after each iteration. The minimisation stops if it returns True.
     solver : str, default="lbfgs"
         A name of ``SOLVERS``.
     tol : float, default=1e-4
         Stop when no entry of the gradient is larger.
     max_iter : int, default=200
-        Stop after as many iterations.
+        Stop after this number of iterations.
     max_fun : int, default=None
-        Stop after as many evaluations; ``20 * (max_iter + 1)`` where None.
+        Stop after this number of evaluations; None is ``20 * (max_iter + 1)``.
 
     Returns
     -------
     SolverResult
-        The best point and how it was reached. An interrupt from the keyboard is a reason to
-        stop as others are: the caller decides whether to raise it again.
+        The best point, and why the minimisation stopped. A keyboard interrupt also ends the
+        minimisation without an error; the caller decides whether to raise it again.
 
     Raises
     ------
@@ -219,7 +221,7 @@ def minimize(
     track = _Track(value_and_grad, theta0, tol, max_iter, max_fun, callback)
     reason, message = _run(method, track)
     while reason == "non-finite" and track.has_improved():
-        reason, message = _run(method, track)  # with a short first step from the best point
+        reason, message = _run(method, track)  # starts with a short step from the best point
     if not track.n_calls or not np.isfinite(track.loss):
         if reason == "non-finite":
             raise ValueError(
@@ -227,26 +229,26 @@ def minimize(
             )
         return SolverResult(theta0, np.inf, 0, False, reason, _MESSAGES[reason], np.inf, [])
     n_iter = max(0, len(track.curve) - 1)
-    if track.loss < min(track.curve, default=np.inf):  # a line search that was cut short
+    if track.loss < min(track.curve, default=np.inf):  # the stop came inside a line search
         track.curve.append(track.loss)
     converged = track.grad_norm <= tol
     if converged and reason != "interrupted":
         reason = "gradient"
-    said = f" (SciPy: {message})" if message else ""
+    addition = f" (SciPy: {message})" if message else ""
     return SolverResult(
         track.theta,
         track.loss,
         n_iter,
         converged,
         reason,
-        _MESSAGES[reason] + said,
+        _MESSAGES[reason] + addition,
         track.grad_norm,
         track.curve,
     )
 
 
 def _run(method, track):
-    """Let SciPy go from the best point as far as it can; why it stopped and what it said."""
+    """Run SciPy from the best point; return why it stopped, and SciPy's message."""
     options = method.options | {"maxfun" if method.method == "TNC" else "maxiter": 10**9}
     if method.method == "L-BFGS-B":
         options["maxfun"] = 10**9

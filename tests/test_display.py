@@ -1,4 +1,4 @@
-"""Displays: what is drawn is what is said, not only that something is."""
+"""Displays: the picture shows the right numbers, labels and colours."""
 
 import itertools
 import subprocess
@@ -68,11 +68,13 @@ def test_the_pictures_are_the_weights(model, awkward_sets):
     for h, (ax, image) in enumerate(zip(display.axes_, display.images_, strict=True)):
         assert_array_equal(image.get_array(), A[h])
         assert ax.get_title() == f"head {h}"
-        assert image.get_clim() == (0, A.max())  # one scale for all, so one colour bar
+        assert image.get_clim() == (0, 1)  # one scale for all, so one colour bar
         assert image.origin == "upper"
     assert labels_of(display.axes_[0].yaxis) == {0: "a", 1: "b", 2: "c", 3: "d"}
     assert labels_of(display.axes_[2].xaxis) == {0: "a", 1: "b", 2: "c", 3: "d"}
-    assert set(labels_of(display.axes_[1].yaxis).values()) == {""}  # said on the left already
+    assert set(labels_of(display.axes_[1].yaxis).values()) == {
+        ""
+    }  # the picture on the left has them
     assert display.figure_ is display.ax_.figure
     assert display.ax_ is display.axes_[0]
     assert display.im_ is display.images_[0]
@@ -112,7 +114,7 @@ def test_the_pictures_of_a_pair_have_the_keys_of_its_context(awkward_sets):
 
 
 def test_labels_of_a_context_without_one_are_refused(model, awkward_sets):
-    with pytest.raises(ValueError, match="X brings no context"):
+    with pytest.raises(ValueError, match="X has no context"):
         AttentionDisplay.from_estimator(model, awkward_sets, 3, context_labels=list("abcd"))
 
 
@@ -218,6 +220,43 @@ def test_values_and_colour_bar_can_be_chosen(rng):
     assert AttentionDisplay.from_weights(np.zeros((2, 2))).im_.get_clim() == (0, 1)
 
 
+@pytest.mark.parametrize("n", [1, 2, 4, 10, 200])
+def test_a_flat_head_looks_flat(n):
+    flat = np.full((n, n), 1 / n) + np.linspace(0, 1e-3 / n, n)  # equal weights, nearly
+    (image,) = AttentionDisplay.from_weights(flat).images_
+    assert image.get_clim() == (0, max(flat.max(), min(1, 4 / n)))
+    shades = image.cmap(image.norm(flat))
+    assert np.ptp(shades, axis=(0, 1)).max() <= 1 / 64
+    if n >= 4:  # and dark: equal weights are not what the last colour means
+        assert image.norm(flat).max() < 0.26
+    sharp = np.eye(n)
+    assert AttentionDisplay.from_weights(sharp).im_.get_clim() == (0, 1)
+    assert AttentionDisplay.from_weights(flat, vmax=0.5).im_.get_clim() == (0, 0.5)
+
+
+def test_labels_are_those_of_all_sets_or_of_the_drawn_set(model, awkward_sets):
+    labels = [[f"{i}.{j}" for j in range(len(x))] for i, x in enumerate(awkward_sets)]
+    for index in (0, 3, -3):
+        drawn = [
+            (
+                labels_of(
+                    AttentionDisplay.from_estimator(model, awkward_sets, index, **given).ax_.yaxis
+                ),
+                TokenImportanceDisplay.from_estimator(
+                    model, awkward_sets, index, **given
+                ).token_labels,
+            )
+            for given in ({"token_labels": labels}, {"token_labels": labels[index]})
+        ]
+        assert drawn[0][0] == drawn[1][0]
+        assert list(drawn[0][1]) == list(drawn[1][1]) == labels[index]
+    found = token_importance(model, awkward_sets, method="gradient")
+    display = TokenImportanceDisplay.from_importance(found, labels, index=3)
+    assert display.token_labels == labels[3]
+    with pytest.raises(ValueError, match="7 labels, but set 3 has 4 tokens"):
+        AttentionDisplay.from_estimator(model, awkward_sets, 3, token_labels=labels[::-1])
+
+
 def test_given_axes_are_used(rng):
     A = rng.dirichlet(np.ones(3), size=(2, 3))
     figure, (left, right) = plt.subplots(1, 2)
@@ -236,10 +275,22 @@ def test_given_axes_are_used(rng):
     _, three = plt.subplots(3, 1)
     with pytest.raises(ValueError, match="2 heads to draw, but ax holds 3"):
         AttentionDisplay.from_weights(A, ax=three)
-    with pytest.raises(ValueError, match="no grid"):
+    with pytest.raises(ValueError, match="not part of a grid"):
         AttentionDisplay.from_weights(A, ax=plt.figure().add_axes((0, 0, 1, 1)))
     assert divided.plot() is divided  # again, on a figure of its own
     assert divided.figure_ is not figure
+
+
+def test_axes_of_a_subfigure_are_used(rng, model, awkward_sets):
+    left, right = plt.figure(layout="constrained").subfigures(1, 2)
+    one = AttentionDisplay.from_weights(
+        rng.dirichlet(np.ones(3), size=(2, 3)), ax=left.subplots(1, 2)
+    )
+    text = TokenImportanceDisplay.from_estimator(
+        model, awkward_sets, ax=right.subplots(), kind="text"
+    )
+    assert one.figure_ is one.colorbar_.ax.figure is left
+    assert text.figure_ is text.colorbar_.ax.figure is right
 
 
 def test_long_labels_are_cut_and_dollars_are_plain():
@@ -424,7 +475,7 @@ def test_what_cannot_be_drawn_is_refused(model, awkward_sets):
         TokenImportanceDisplay.from_importance([])
     with pytest.raises(ValueError, match="Set 1 has no tokens"):
         TokenImportanceDisplay.from_estimator(model, awkward_sets, 1)
-    with pytest.raises(ValueError, match="One method can be drawn"):
+    with pytest.raises(ValueError, match="Only one method can be drawn"):
         TokenImportanceDisplay.from_estimator(model, awkward_sets, method="all")
     assert not plt.get_fignums()  # refused before a figure is made
 
@@ -459,7 +510,7 @@ def test_one_set_is_drawn_from_the_importances_of_many(model, awkward_sets, word
 def test_what_does_not_choose_one_set_is_refused(model, awkward_sets):
     found = token_importance(model, awkward_sets, method=["weights", "gradient"])
     draw = TokenImportanceDisplay.from_importance
-    with pytest.raises(ValueError, match="'gradient'.: choose one by method"):
+    with pytest.raises(ValueError, match="'gradient'.: choose one with method"):
         draw(found)
     with pytest.raises(ValueError, match="method must be one of .*, but is 'leave_one_out'"):
         draw(found, method="leave_one_out")
