@@ -32,7 +32,9 @@ from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
 from skattn import SetPooler
-from skattn.pipelines import FLOOR, PRIOR, STATISTICS, _kernel_machine, _lift, _ridge, set_pipeline
+from skattn.pipelines import set_pipeline
+from skattn.pipelines._mixtures import FLOOR, PRIOR
+from skattn.pipelines._recipe import STATISTICS, _kernel_machine, _lift, _ridge
 
 from .accuracy_data import TASKS
 from .accuracy_members import remembered_member

@@ -393,7 +393,7 @@ def test_member_shares_of_a_stack_that_passes_features_on_are_refused(rng):
     X = rng.normal(size=(40, 3))
     stack = StackingRegressor([("a", Ridge()), ("b", DummyRegressor())], MixtureRegressor())
     stack.set_params(passthrough=True).fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="2 members, but its mixture 5 shares: with passthrough"):
+    with pytest.raises(ValueError, match="2 members, but its mixture 5 shares: passthrough"):
         member_shares(stack)
 
 
