@@ -8,6 +8,18 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 
+from ._frames import (
+    columns_of,
+    float_type,
+    holds_sets,
+    is_arrow_list,
+    is_cell,
+    is_frame,
+    is_from,
+    is_pandas,
+    polars_kind,
+    set_columns,
+)
 from .ragged import RaggedArray
 
 __all__ = ["READERS", "as_ragged"]
@@ -146,7 +158,7 @@ def _read_array(X, estimator):
         return _read_masked(X, estimator)
     if X.dtype == object and (X.ndim == 1 or (X.ndim == 2 and X.shape[1] == 1)):
         cells = X.ravel()
-        if any(map(_is_cell, cells)):
+        if any(map(is_cell, cells)):
             return _read_cells(cells, estimator)
     if X.ndim == 3:
         return _read_padded(X)
@@ -193,25 +205,39 @@ def _read_dense(X, estimator):
 
 
 def _read_series(X, estimator):
-    if _is_arrow_list(getattr(X.dtype, "pyarrow_dtype", None)):
+    if is_arrow_list(getattr(X.dtype, "pyarrow_dtype", None)):
         return _read_arrow(X.array.__arrow_array__(), estimator)._with(index=X.index)
     return _read_cells(X.to_numpy(dtype=object), estimator)._with(index=X.index)
 
 
 def _read_frame(X, estimator):
-    """A pandas frame: of one column of sets, or of numbers."""
-    listed = _set_columns(X)
-    if listed or (X.shape[1] == 1 and any(isinstance(cell, str) for cell in X.iloc[:, 0])):
-        _refuse_more_columns(X.shape[1], listed)
-        return _read_series(X.iloc[:, 0], estimator)  # which says what a cell must hold
-    return _read_dense(X, estimator)._with(index=X.index)
+    """A frame: of one column of sets, or of numbers."""
+    listed, columns = set_columns(X), columns_of(X)
+    if listed and len(columns) > 1:
+        raise ValueError(
+            f"X is a frame of {len(columns)} columns, of which {listed} hold sets. Pass one such "
+            "column at a time; in a ColumnTransformer give each its own transformer, and give "
+            "the ordinary columns theirs. Where the sets of one column are to attend to those of "
+            "another, name that one by the attention's context=."
+        )
+    if listed:
+        return as_ragged(columns[0][1], estimator=estimator)
+    if is_pandas(X, "DataFrame"):
+        if len(columns) == 1 and any(isinstance(cell, str) for cell in columns[0][1]):
+            return _read_series(columns[0][1], estimator)  # which says what a cell must hold
+        return _read_dense(X, estimator)._with(index=X.index)
+    if is_from(X, "polars", "DataFrame"):
+        if len(columns) == 1 and polars_kind(columns[0][1]) == "String":
+            return _read_cells(columns[0][1].to_list(), estimator)  # the same
+        return _read_array(X.to_numpy(), estimator)
+    return _read_frame(X.to_pandas(), estimator)
 
 
 def _read_cells(cells, estimator):
     """A column whose cells hold sets; a 1-D cell is n tokens of one feature."""
     sets = []
     for i, cell in enumerate(cells):
-        if not _is_cell(cell):
+        if not is_cell(cell):
             raise ValueError(_NO_SET.format(i, cell))
         tokens = _numeric(cell, i)
         sets.append(tokens.reshape(-1, 1) if tokens.ndim == 1 and tokens.size else tokens)
@@ -220,39 +246,18 @@ def _read_cells(cells, estimator):
 
 def _read_arrow(X, estimator):
     """A pyarrow array or chunked array of lists, or any other as the NumPy array it equals."""
-    if not _is_arrow_list(X.type):
+    if not is_arrow_list(X.type):
         return _read_array(np.asarray(X), estimator)
     return _read_nested(_ArrowColumn(getattr(X, "chunks", [X]), X.type))
 
 
-def _read_arrow_table(X, estimator):
-    """A pyarrow table or record batch: of one column of lists, or of numbers."""
-    listed = _set_columns(X)
-    if listed:
-        _refuse_more_columns(X.num_columns, listed)
-        return _read_arrow(X.column(0), estimator)
-    return _read_frame(X.to_pandas(), estimator)
-
-
 def _read_polars(X, estimator):
     """A polars column of lists or objects, or any other as the NumPy array it equals."""
-    kind = X.dtype.base_type().__name__
-    if kind == "Object":
+    if polars_kind(X) == "Object":
         return _read_cells(X.to_list(), estimator)
-    if kind not in ("List", "Array"):
+    if not holds_sets(X):
         return _read_array(X.to_numpy(), estimator)
     return _read_nested(_PolarsColumn(X))
-
-
-def _read_polars_frame(X, estimator):
-    """A polars frame: of one column of sets, or of numbers."""
-    listed = _set_columns(X)
-    if listed:
-        _refuse_more_columns(X.width, listed)
-        return _read_polars(X.to_series(), estimator)
-    if X.width == 1 and X.to_series().dtype.base_type().__name__ == "String":
-        return _read_cells(X.to_series().to_list(), estimator)  # which says what it must hold
-    return _read_array(X.to_numpy(), estimator)
 
 
 def _read_awkward(X, estimator):
@@ -262,55 +267,16 @@ def _read_awkward(X, estimator):
     return _read_nested(_AwkwardColumn(X))
 
 
-def _set_columns(frame):
-    """Names of the columns of a pandas, polars or pyarrow frame whose cells hold sets."""
-    if hasattr(frame, "iloc"):
-        return [
-            name
-            for name, column in frame.items()
-            if column.dtype.kind == "O" and any(map(_is_cell, column))
-        ]
-    if hasattr(frame, "num_columns"):
-        return [field.name for field in frame.schema if _is_arrow_list(field.type)]
-    kinds = {name: dtype.base_type().__name__ for name, dtype in frame.schema.items()}
-    return [name for name, kind in kinds.items() if kind in ("List", "Array", "Object")]
-
-
-def _refuse_more_columns(n_columns, listed):
-    if n_columns > 1:
-        raise ValueError(
-            f"X is a frame of {n_columns} columns, of which {listed} hold sets. Pass one such "
-            "column at a time; in a ColumnTransformer give each its own transformer, and give "
-            "the ordinary columns theirs. Where the sets of one column are to attend to those of "
-            "another, name that one by the attention's context=."
-        )
-
-
 def is_table(X):
     """Whether X is a 2-D array or frame of numbers: one token a sample."""
     if isinstance(X, (list, tuple, RaggedArray)):
         return False
-    if any(is_from(X, *frame) for frame in FRAMES):
-        return not _set_columns(X) and type(X).__name__ != "RecordBatch"  # strange to scikit-learn
+    if is_frame(X):
+        return not set_columns(X) and type(X).__name__ != "RecordBatch"  # strange to scikit-learn
     if getattr(X, "ndim", 0) != 2:
         return False
-    return np.asarray(X).dtype.kind != "O" or not any(map(_is_cell, np.ravel(X)))
+    return np.asarray(X).dtype.kind != "O" or not any(map(is_cell, np.ravel(X)))
 
-
-def is_from(X, library, *names):
-    """Whether X is of a library's class of one of the names, without importing the library."""
-    return any(
-        kind.__name__ in names and kind.__module__.partition(".")[0] == library
-        for kind in type(X).__mro__
-    )
-
-
-def is_pandas(X, name):
-    """Whether X is a pandas object of the given name, without importing pandas."""
-    return is_from(X, "pandas", name)
-
-
-FRAMES = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table", "RecordBatch"))
 
 READERS = (
     (lambda X: isinstance(X, RaggedArray), _read_ragged),
@@ -318,11 +284,9 @@ READERS = (
     (lambda X: isinstance(X, np.ndarray), _read_array),
     (lambda X: isinstance(X, (list, tuple)), _read_sequence),
     (lambda X: is_pandas(X, "Series"), _read_series),
-    (lambda X: is_pandas(X, "DataFrame"), _read_frame),
+    (is_frame, _read_frame),
     (lambda X: is_from(X, "polars", "Series"), _read_polars),
-    (lambda X: is_from(X, "polars", "DataFrame"), _read_polars_frame),
     (lambda X: is_from(X, "pyarrow", "Array", "ChunkedArray"), _read_arrow),
-    (lambda X: is_from(X, "pyarrow", "Table", "RecordBatch"), _read_arrow_table),
     (lambda X: is_from(X, "awkward", "Array"), _read_awkward),
     (
         lambda X: hasattr(X, "__array__") or hasattr(X, "__array_interface__"),
@@ -359,7 +323,7 @@ class _ArrowColumn:
 
     @property
     def is_list(self):
-        return _is_arrow_list(self.kind)
+        return is_arrow_list(self.kind)
 
     @property
     def size(self):
@@ -524,11 +488,6 @@ def _place(token, offsets):
     return f"token {token - offsets[i]} of set {i}"
 
 
-def _is_arrow_list(kind):
-    """Whether an Arrow type is one of the kinds of list; nothing else has a `value_field`."""
-    return hasattr(kind, "value_field")
-
-
 def _joined(arrays, dtype):
     """Arrays one after another, a single one as it is; of the dtype where there is none."""
     if len(arrays) == 1:
@@ -543,11 +502,6 @@ _NO_SET = (
     "empty list for a set without tokens."
 )
 _MISSING = "Input X contains a missing value: {} {}. Drop or impute such tokens."
-
-
-def _is_cell(value):
-    """Whether a cell of a column holds a set rather than a number, a text or nothing."""
-    return hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict, set))
 
 
 def _are_alike(cells, ndim=2):
@@ -575,8 +529,7 @@ def _stack(cells):
 
 def _as_float(X):
     """float32 and float64 in the machine's byte order; all else as float64."""
-    kind = np.float32 if X.dtype.char == "f" else np.float64
-    return X.astype(kind, copy=False)
+    return X.astype(float_type(X.dtype), copy=False)
 
 
 _RAGGED_ROWS = "{} is not a rectangular array: its tokens have different numbers of features."

@@ -4,8 +4,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ._frames import FRAMES, is_from, is_pandas
 from ._output import RaggedOutputMixin
-from .containers import FRAMES, is_from
 from .ragged import RaggedArray
 
 __all__ = ["SetJoiner"]
@@ -144,7 +144,7 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
         """
         check_is_fitted(self)
         sets = self._sets.take(self.keys_.get_indexer(self._keys(X)))
-        labelled = is_from(X, "pandas", "DataFrame", "Series")
+        labelled = is_pandas(X, "DataFrame", "Series")
         return sets._with(index=X.index) if labelled else sets
 
     def get_feature_names_out(self, input_features=None):
@@ -176,7 +176,7 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
             X = X[self.key] if self.key in columns else X[columns[0]]
         if is_from(X, "polars", "Series"):
             X = X.to_numpy()
-        if not is_from(X, "pandas", "Series", "Index"):
+        if not is_pandas(X, "Series", "Index"):
             X = np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
             if X.ndim == 2 and X.shape[1] == 1:
                 X = X[:, 0]

@@ -24,6 +24,7 @@ LEVELS = {
     "_input": 2,
     "_output": 2,
     "_targets": 2,
+    "_frames": 0,
     "ragged": 0,
     "losses": 0,
     "solvers": 0,
@@ -47,6 +48,7 @@ SAME_LEVEL = {
     ("predictors", "contextualizer"),
     ("_targets", "_input"),
     ("pairs", "containers"),
+    ("ragged", "_frames"),
 }
 
 # What is more than a matter of levels: these modules import no others than these.
@@ -61,15 +63,16 @@ ONLY = {
     "_input": {"containers", "pairs"},
     "_targets": {"_input", "ragged"},
     "_output": {"containers", "pairs", "ragged", "_persistence"},
-    "ragged": set(),
+    "_frames": set(),
+    "ragged": {"_frames"},
     "losses": set(),
     "solvers": set(),
-    "containers": {"ragged", "_optional"},
+    "containers": {"ragged", "_frames"},
     "pairs": {"ragged", "containers"},
     "attention": {"ragged", "_optional"},
     "pooling": {"ragged"},
     "preprocessing": {"ragged", "containers", "pooling", "_input", "_output"},
-    "joining": {"ragged", "containers", "_output"},
+    "joining": {"ragged", "_frames", "_output"},
     "datasets": {"ragged", "_optional", "_random"},
     "inspection": {
         "ragged",
@@ -135,6 +138,22 @@ def test_imports_point_to_lower_levels(module):
         assert lower or (module, other) in SAME_LEVEL, f"{module} must not import {other}"
     if module in ONLY:
         assert imports_of(module) <= ONLY[module]
+
+
+FRAME_LIBRARIES = {"pandas", "polars", "pyarrow", "awkward"}
+KNOW_FRAMES = {"_frames", "containers"}  # the modules that read containers
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if LEVELS[m] <= LEVELS["containers"]])
+def test_no_pandas_below_the_modules_that_read_containers(module):
+    code = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(code)))
+    names = {n.module for n in nodes if isinstance(n, ast.ImportFrom) and not n.level}
+    names |= {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names}
+    looked_at = {n.attr for n in nodes if isinstance(n, ast.Attribute)} & {"iloc", "loc", "schema"}
+    if module not in KNOW_FRAMES:
+        assert not {name.partition(".")[0] for name in names} & FRAME_LIBRARIES
+        assert not looked_at
 
 
 def test_imports_have_no_cycle():
