@@ -2,20 +2,9 @@
 
 import numpy as np
 
+from ._arrays import float_type, is_from, is_pandas
+
 FRAMES = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table", "RecordBatch"))
-
-
-def is_from(X, library, *names):
-    """Whether X is of a library's class of one of the names, without importing the library."""
-    return any(
-        kind.__name__ in names and kind.__module__.partition(".")[0] == library
-        for kind in type(X).__mro__
-    )
-
-
-def is_pandas(X, *names):
-    """Whether X is a pandas object of one of the names, without importing pandas."""
-    return is_from(X, "pandas", *names)
 
 
 def is_frame(X):
@@ -30,6 +19,14 @@ def columns_of(frame):
     if is_from(frame, "polars", "DataFrame"):
         return [(column.name, column) for column in frame.get_columns()]
     return list(zip(frame.schema.names, frame.columns, strict=True))
+
+
+def listed(column):
+    """The entries of a column, an array or a sequence of any library in a list; [] of others."""
+    for method in ("tolist", "to_list", "to_pylist"):
+        if hasattr(column, method):
+            return getattr(column, method)()
+    return list(column) if hasattr(column, "__iter__") and not isinstance(column, str) else []
 
 
 def is_cell(value):
@@ -89,12 +86,6 @@ def group(frame, by, columns, order_by, weight, index):
 def names_in(names):
     """The names of one column or of several as a list."""
     return [names] if isinstance(names, str) else list(names)
-
-
-def float_type(*dtypes):
-    """The type of tokens made of such values: float32 where all are, else float64."""
-    single = bool(dtypes) and all(dtype.char == "f" for dtype in dtypes)
-    return np.float32 if single else np.float64
 
 
 def _column(frame, name):

@@ -8,15 +8,13 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 
+from ._arrays import as_float, is_from, is_pandas
 from ._frames import (
     columns_of,
-    float_type,
     holds_sets,
     is_arrow_list,
     is_cell,
     is_frame,
-    is_from,
-    is_pandas,
     polars_kind,
     set_columns,
 )
@@ -110,7 +108,7 @@ def as_ragged(X, *, estimator=None):
 
 
 def _read_ragged(X, estimator):
-    ragged = X._with(values=_as_float(X.values))
+    ragged = X._with(values=as_float(X.values))
     _check_finite(ragged)
     return ragged
 
@@ -193,7 +191,7 @@ def _without_padding(X, padding):
     """Sets of the rows of X (n_samples, n, d) that are not padding (n_samples, n)."""
     n_samples, n, d = X.shape
     offsets = np.arange(n_samples + 1, dtype=np.int64) * n
-    ragged = RaggedArray._trusted(_as_float(X).reshape(n_samples * n, d), offsets)
+    ragged = RaggedArray._trusted(as_float(X).reshape(n_samples * n, d), offsets)
     _check_finite(ragged, skip=padding.ravel())
     return ragged._keep(~padding.ravel()) if padding.any() else ragged
 
@@ -462,7 +460,7 @@ def _read_nested(column):
             f"X holds values of type {numbers.kind}, but a token is a vector of real numbers. Look "
             "up a vector for each word or id first; put the fields of a record into a list."
         )
-    ragged = RaggedArray._trusted(_as_float(values).reshape(offsets[-1], width), offsets)
+    ragged = RaggedArray._trusted(as_float(values).reshape(offsets[-1], width), offsets)
     _check_finite(ragged)
     return ragged
 
@@ -525,11 +523,6 @@ def _stack(cells):
     ragged = RaggedArray.from_list(cells)
     _check_finite(ragged)
     return ragged
-
-
-def _as_float(X):
-    """float32 and float64 in the machine's byte order; all else as float64."""
-    return X.astype(float_type(X.dtype), copy=False)
 
 
 _RAGGED_ROWS = "{} is not a rectangular array: its tokens have different numbers of features."

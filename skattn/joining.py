@@ -4,7 +4,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ._frames import FRAMES, is_from, is_pandas
+from ._arrays import is_from, is_pandas
+from ._frames import FRAMES
 from ._output import RaggedOutputMixin
 from .ragged import RaggedArray
 

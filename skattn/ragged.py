@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ._frames import float_type, group, token_frame
+from ._arrays import float_type
+from ._frames import group, token_frame
 
 __all__ = ["RaggedArray"]
 
