@@ -143,10 +143,13 @@ class RaggedArray:
         self.__dict__.update(values=values, offsets=offsets, weights=weights, **labels)
         return self
 
+    def __getstate__(self):
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # nothing cached
+
     def _with(self, **parts):
         """The same sets with other parts that are known to be valid."""
         other = object.__new__(RaggedArray)
-        other.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)}, **parts)
+        other.__dict__.update(self.__getstate__(), **parts)
         return other
 
     @classmethod
@@ -225,10 +228,11 @@ class RaggedArray:
 
         Parameters
         ----------
-        frame : pandas or polars DataFrame of n_rows rows
+        frame : pandas or polars DataFrame, or Arrow table, of n_rows rows
             The child table, as transactions are to customers.
-        by : str
-            The column that holds each row's key.
+        by : str or list of str
+            The column, or level of a pandas index, that holds each row's key, or the columns
+            that together do.
         columns : str or list of str
             The numeric columns that are the features of a token, in this order.
         order_by : str or list of str, default=None
@@ -237,22 +241,23 @@ class RaggedArray:
             positions then see.
         weight : str, default=None
             The column that holds token weights.
-        index : array-like of shape (n_samples,), default=None
+        index : array-like of shape (n_samples,), or frame with the columns `by`, default=None
             All keys, as the parents' table holds them, each once. The sets are in this order,
             and a key without rows is an empty set. None takes the keys of the frame, in the
-            order in which each first appears.
+            order in which each first appears. A key of several columns is a tuple.
 
         Returns
         -------
         RaggedArray
             Its `index` holds the keys in the order of the sets, so that a Series of targets,
-            in any order, is ``y.loc[sets.index]``; its `rows` where each token came from; its
-            `columns` the names. O(n_rows log(n_rows)).
+            in any order, is ``y.loc[sets.index]``; it is a MultiIndex where `by` names several
+            columns. Its `rows` say where each token came from; its `columns` are the names.
+            O(n_rows log(n_rows)).
 
         Raises
         ------
         TypeError
-            If `frame` is no pandas or polars DataFrame, or a column is not numeric.
+            If `frame` is none of these, or a column is not numeric.
         ValueError
             If a column is missing, a row has no key or a key that `index` lacks, a key stands
             twice in `index`, or a value of `columns`, `order_by` or `weight` is missing.
