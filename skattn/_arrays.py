@@ -39,11 +39,11 @@ def as_array(X, what="X"):
     TypeError
         If the library does not give its numbers to NumPy.
     """
-    if is_from(X, "torch", "Tensor"):
-        X = _read_tensor(X)
-    elif is_from(X, "pyarrow", "Scalar"):  # an entry of a pyarrow array
-        X = X.as_py()
     try:
+        if is_from(X, "torch", "Tensor"):
+            X = _read_tensor(X)
+        elif is_from(X, "pyarrow", "Scalar"):  # an entry of a pyarrow array
+            X = X.as_py()
         return np.asarray(X)
     except Exception as error:
         if is_from(X, "awkward", "Array"):  # with None in it

@@ -63,7 +63,7 @@ ONLY = {
     "_persistence": set(),
     "_parallel": {"_runtime"},
     "_callbacks": {"solvers"},
-    "_input": {"containers", "pairs"},
+    "_input": {"_arrays", "containers", "pairs"},
     "_targets": {"_input", "ragged", "_arrays", "_frames"},
     "_output": {"containers", "pairs", "ragged", "_persistence"},
     "_arrays": set(),
