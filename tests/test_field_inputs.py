@@ -266,6 +266,9 @@ def test_n07_tensors_are_read_where_that_is_exact():
         swapped = ragged.lengths[0] == 1
         assert_array_equal((ragged[[1, 0]] if swapped else ragged).values, expected)
     assert as_ragged(narrow).dtype == np.float64
+    for bad in (sets[0].to_sparse(), sets[0].to("meta")):
+        with pytest.raises(TypeError, match="Set 0 is a Tensor, which does not give its numbers"):
+            as_ragged([bad])
     assert as_ragged(torch.ones(2, 3, requires_grad=True)).shape == (2, None, 3)
 
 
@@ -533,12 +536,8 @@ def test_n15_text_of_numpys_own_type_is_labels():
         lambda: pd.Series([], dtype=object),
         lambda: pd.DataFrame({"s": []}, dtype=object),
         lambda: RaggedArray(np.empty((0, 2)), [0]),
-        lambda: optional("polars").Series(
-            [], dtype=optional("polars").List(optional("polars").Float64)
-        ),
-        lambda: optional("pyarrow").array(
-            [], optional("pyarrow").list_(optional("pyarrow").float64())
-        ),
+        lambda: optional("polars").Series([], dtype=optional("polars").List(int)),
+        lambda: optional("pyarrow").array([[1.0]])[:0],
         lambda: optional("awkward").Array([]),
     ],
     ids="list tuple objects column 1-D dense 3-D series frame ragged polars arrow awkward".split(),
