@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
+from ._arrays import short
 from ._sets import Sets
 from .containers import as_ragged, is_table
 from .pairs import RaggedPair
@@ -14,6 +15,11 @@ EMPTY = ("zeros", "nan", "error")  # what may become of a set without tokens
 def read_sets(estimator, X, *, reset, name="X"):
     """The sets of X, the number of features and their names checked, or noted with `reset`."""
     ragged = as_ragged(X, estimator=estimator)
+    if reset and len(ragged) == 0:
+        raise ValueError(
+            f"Found array with 0 sample(s) (shape=(0, {ragged.n_features})) while a minimum of 1 "
+            f"is required: {name} holds no sets."
+        )
     if is_table(X):
         validate_data(estimator, X, reset=reset, skip_check_array=True)  # names, their number
     elif reset:
@@ -25,9 +31,12 @@ def read_sets(estimator, X, *, reset, name="X"):
     elif ragged.columns is not None:
         named = getattr(estimator, "feature_names_in_", ragged.columns)
         if len(named) == ragged.n_features and np.any(named != ragged.columns):
+            is_order = set(named) == set(ragged.columns)
             raise ValueError(
                 "The feature names should match those that were passed during fit: the columns of "
-                f"the tokens are {ragged.columns.tolist()}, but were {named.tolist()}."
+                f"the tokens are {short(ragged.columns.tolist())}, but were "
+                f"{short(named.tolist())}."
+                + (" Feature names must be in the same order as they were in fit." * is_order)
             )
     return _of_width(ragged, estimator.n_features_in_, name, estimator)
 

@@ -2,21 +2,15 @@
 
 import numpy as np
 
+from ._arrays import as_array, missing, short
+from ._frames import columns_of, is_frame, listed
 from ._input import check_sample_weight
 from .ragged import RaggedArray
 
 
 def is_per_token(entries):
-    """Whether targets or weights come set by set: a RaggedArray, or a list of sequences."""
-    if isinstance(entries, RaggedArray):
-        return True
-    if entries is None or isinstance(entries, (str, bytes)) or hasattr(entries, "columns"):
-        return False
-    if isinstance(entries, np.ndarray) and (entries.dtype != object or entries.ndim != 1):
-        return False
-    if not hasattr(entries, "__iter__"):
-        return False
-    return any(_is_sequence(entry) for entry in entries)
+    """Whether targets or weights come set by set: a RaggedArray, or a column of sequences."""
+    return isinstance(entries, RaggedArray) or any(map(_is_sequence, _cells(entries)))
 
 
 def is_certainly_per_token(entries):
@@ -56,7 +50,7 @@ def scored_tokens(y, sample_weight, X):
     if y is None:
         values, present = None, X.repeat(X.with_values(kept[:, None] * 1.0).segment_sum()[:, 0] > 1)
     else:
-        values, present = _read(y, X.lengths)
+        values, present = _present(y, X.lengths)
     scored = present & kept & (weight > 0)
     if not scored.any():
         if y is None:
@@ -74,13 +68,13 @@ def scored_tokens(y, sample_weight, X):
 
 
 def plain(y):
-    """Targets of an object array: strings as they are, numbers and booleans in their own type."""
-    if y.dtype != object:
+    """Targets of an array: strings as they are, numbers and booleans in their own type."""
+    gaps = np.flatnonzero(missing(y)) if y.dtype.kind in "mMOT" else ()
+    if len(gaps):
+        raise ValueError(f"Input y contains NaN: a target is missing at position {gaps[0]}.")
+    if y.dtype.kind not in "OT" or any(isinstance(v, str) for v in y.flat if y.dtype == object):
         return y
-    for i, value in enumerate(y.flat):
-        if _is_missing(value):
-            raise ValueError(f"Input y contains NaN: a target is missing at position {i}.")
-    return y if any(isinstance(value, str) for value in y.flat) else np.array(y.tolist())
+    return np.array(y.tolist())
 
 
 def by_set(entries):
@@ -91,11 +85,30 @@ def by_set(entries):
     return out
 
 
+def for_each_token(y, X):
+    """A target for each token of X, (n_tokens,) or (n_tokens, n_outputs): its own, or its set's."""
+    if is_per_token(y):
+        cells = _cells(y)
+        fits = len(cells) == len(X) and all(
+            len(c) == n for c, n in zip(cells, X.lengths, strict=True)
+        )
+        if fits or is_certainly_per_token(y):
+            arrays = [array for array in _arrays_of(y, X.lengths, "y") if len(array)]
+            targets = np.concatenate(arrays or [np.empty(0)])
+            return targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+    return X.repeat(np.asarray(y))
+
+
 def _cells(entries):
-    """One entry for each set; in a RaggedArray of one feature, a vector."""
-    if isinstance(entries, RaggedArray) and entries.n_features == 1:
-        return [cell[:, 0] for cell in entries]
-    return list(entries)
+    """One entry for each set, in a list; none where the entries are no column."""
+    if isinstance(entries, RaggedArray):
+        return [cell[:, 0] if entries.n_features == 1 else cell for cell in entries]
+    if is_frame(entries):
+        columns = columns_of(entries)
+        return _cells(columns[0][1]) if len(columns) == 1 else []
+    if isinstance(entries, np.ndarray) and (entries.dtype != object or entries.ndim != 1):
+        return []
+    return listed(entries)
 
 
 def _is_sequence(entry):
@@ -106,94 +119,65 @@ def _is_sequence(entry):
     )
 
 
-def _is_missing(value):
-    """Whether a target is None, NaN, pandas' NA (not even equal to itself for sure) or masked."""
-    return (
-        value is None
-        or value is np.ma.masked
-        or type(value).__name__ == "NAType"
-        or bool(value != value)
-    )
-
-
-def _read(y, lengths):
-    """Targets that are present, in one array, and where they are, boolean (n_tokens,)."""
-    if len(y) != len(lengths):
+def _arrays_of(entries, lengths, name):
+    """The targets or weights of each set, as an array of as many entries as it has tokens."""
+    cells = _cells(entries)
+    if len(cells) != len(lengths):
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: {[len(lengths), len(y)]}"
+            "Found input variables with inconsistent numbers of samples: "
+            f"{[len(lengths), len(cells)]} ({name} set by set)"
         )
-    values, present, n_axes = [], [], set()
-    for i, (cell, length) in enumerate(zip(_cells(y), lengths.tolist(), strict=True)):
-        array, missing = _cell(cell, i)
-        if len(array) != length:
+    arrays = []
+    for i, (cell, length) in enumerate(zip(cells, lengths.tolist(), strict=True)):
+        if not _is_sequence(cell):
             raise ValueError(
-                f"Set {i} has {length} tokens, but y has {len(array)} targets for it. With "
-                "pooling=None and y set by set, every token has one; mark those that are not "
-                "scored by NaN or None. Several targets per set go into a 2-D array."
+                f"{name} holds an array for some sets, but {short(cell)} for set {i}: give an "
+                "array of as many entries as the set has tokens, or one entry for every set."
             )
-        present.append(~missing)
-        if not missing.all():
-            array = array[~missing]
-            values.append(array)
-            n_axes.add(array.shape[1:])
-    present = np.concatenate([np.empty(0, bool), *present])
-    if len(n_axes) > 1:
-        raise ValueError(
-            f"The targets of a token have the shapes {sorted(n_axes)} in different sets, but must "
-            "have one: () for one target, (n_outputs,) for several."
-        )
-    if not values:
-        return np.empty(0), present
-    kinds = {array.dtype.kind for array in values}
-    if len(kinds) > 1 and kinds & set("USO"):  # text and numbers are not made one in silence
-        values = [array.astype(object) for array in values]
-    return np.concatenate(values), present
-
-
-def _cell(cell, i):
-    """A set's targets as an array, and which of them are missing, boolean (n_i,)."""
-    masked = np.ma.getmaskarray(cell) if np.ma.isMaskedArray(cell) else None
-    if masked is not None:
-        array = cell.data
-    elif not _is_sequence(cell):
-        raise ValueError(
-            f"y holds a target per token for some sets, but {cell!r} for set {i}: give an array of "
-            "as many targets as the set has tokens, or one target for every set."
-        )
-    else:
-        array = np.asarray(cell)
+        array = cell if np.ma.isMaskedArray(cell) else as_array(cell, f"{name} of set {i}")
         if array.dtype.kind in "US" and isinstance(cell, (list, tuple)):
             if not all(isinstance(value, str) for value in cell):  # "nan" is no label
                 array = np.array(cell, dtype=object)
-    if array.ndim not in (1, 2):
+        if array.ndim not in (1, 2):
+            raise ValueError(
+                f"{name} has an entry of shape {array.shape} for set {i}, but that of a set has "
+                "the shape (n_tokens,) or (n_tokens, n_outputs)."
+            )
+        if len(array) != length:
+            raise ValueError(
+                f"Set {i} has {length} tokens, but {name} has {len(array)} entries for it. Given "
+                "set by set, every token has one; mark a target that is not scored by NaN or "
+                "None. Several targets per set go into a 2-D array."
+            )
+        arrays.append(array)
+    return arrays
+
+
+def _present(y, lengths):
+    """Targets that are present, in one array, and where they are, boolean (n_tokens,)."""
+    values, present = [np.empty(0)], [np.empty(0, bool)]
+    for array in _arrays_of(y, lengths, "y"):
+        there = ~missing(array)
+        present.append(there if there.ndim == 1 else there.all(axis=1))
+        if present[-1].any():
+            values.append(np.ma.getdata(array)[present[-1]])
+    values = values[1:] or values
+    shapes = {array.shape[1:] for array in values}
+    if len(shapes) > 1:
         raise ValueError(
-            f"y has an entry of shape {array.shape} for set {i}, but a set's targets have the "
-            "shape (n_tokens,) or (n_tokens, n_outputs)."
+            f"The targets of a token have the shapes {sorted(shapes)} in different sets, but must "
+            "have one: () for one target, (n_outputs,) for several."
         )
-    if array.dtype == object:
-        missing = np.array([_is_missing(value) for value in array.flat], dtype=bool)
-        missing = missing.reshape(array.shape)
-    elif array.dtype.kind in "fc":
-        missing = np.isnan(array)
-    else:
-        missing = np.zeros(array.shape, dtype=bool)
-    if masked is not None:
-        missing |= masked
-    return array, missing if missing.ndim == 1 else missing.any(axis=1)
+    kinds = {array.dtype.kind for array in values}
+    if len(kinds) > 1 and kinds & set("USTO"):  # text and numbers are not made one in silence
+        values = [array.astype(object) for array in values]
+    return np.concatenate(values), np.concatenate(present)
 
 
 def _token_sample_weight(sample_weight, X):
     """The weight of every token (n_tokens,), from weights per set or per token."""
     if not is_per_token(sample_weight):
         return X.repeat(check_sample_weight(sample_weight, len(X)))
-    if len(sample_weight) != len(X):
-        raise ValueError(
-            f"sample_weight has weights for {len(sample_weight)} sets, but there are {len(X)}."
-        )
-    cells = [np.asarray(cell, dtype=np.float64).reshape(-1) for cell in _cells(sample_weight)]
-    for i, (cell, length) in enumerate(zip(cells, X.lengths.tolist(), strict=True)):
-        if len(cell) != length:
-            raise ValueError(
-                f"Set {i} has {length} tokens, but sample_weight has {len(cell)} weights for it."
-            )
-    return check_sample_weight(np.concatenate([np.empty(0), *cells]), X.n_tokens)
+    arrays = _arrays_of(sample_weight, X.lengths, "sample_weight")
+    flat = [np.asarray(array, dtype=np.float64).reshape(-1) for array in arrays]
+    return check_sample_weight(np.concatenate([np.empty(0), *flat]), X.n_tokens)

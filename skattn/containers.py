@@ -8,6 +8,25 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 
+from ._arrays import (
+    as_array,
+    as_float,
+    is_from,
+    is_missing,
+    is_pandas,
+    missing,
+    real_numbers,
+    short,
+)
+from ._frames import (
+    columns_of,
+    holds_sets,
+    is_arrow_list,
+    is_cell,
+    is_frame,
+    polars_kind,
+    set_columns,
+)
 from .ragged import RaggedArray
 
 __all__ = ["READERS", "as_ragged"]
@@ -98,7 +117,7 @@ def as_ragged(X, *, estimator=None):
 
 
 def _read_ragged(X, estimator):
-    ragged = X._with(values=_as_float(X.values))
+    ragged = X._with(values=as_float(X.values))
     _check_finite(ragged)
     return ragged
 
@@ -109,6 +128,17 @@ def _read_sparse(X, estimator):
         "vectors. For baskets, of which a stored entry is a token, TokenEmbedder(vectors) gives "
         "sets; a dense array, as .toarray() gives, is read as one token a row."
     )
+
+
+def _read_packed(X, estimator):
+    """A packed sequence of torch, back in the order in which its sets were packed."""
+    from torch.nn.utils.rnn import unpack_sequence
+
+    return _read_sequence(unpack_sequence(X), estimator)
+
+
+def _read_nested_tensor(X, estimator):
+    return _read_sequence(X.unbind(), estimator)
 
 
 def _read_sequence(X, estimator):
@@ -122,8 +152,8 @@ def _read_sequence(X, estimator):
         return ragged
     cells = [_numeric(cell, i) for i, cell in enumerate(X)]
     ndims = {cell.ndim for cell in cells if cell.size}
-    if ndims == {2} or (cells and not ndims):  # sets, or nothing but empty sets
-        return _stack(cells)
+    if not ndims or ndims == {2}:  # sets, or nothing but empty sets, or no sets
+        return _stack(cells, X)
     if ndims == {1}:
         lengths = {len(cell) for cell in cells}
         if len(lengths) > 1:
@@ -137,7 +167,7 @@ def _read_sequence(X, estimator):
             f"Set {i} has shape {cell.shape}, but each set must be a 2-D array of shape "
             "(n_tokens, n_features)."
         )
-    return _read_dense(cells if cells else np.empty((0, 0)), estimator)
+    return _read_dense(np.array(cells), estimator)._with(columns=_names(X, "Series"))
 
 
 def _read_array(X, estimator):
@@ -146,11 +176,11 @@ def _read_array(X, estimator):
         return _read_masked(X, estimator)
     if X.dtype == object and (X.ndim == 1 or (X.ndim == 2 and X.shape[1] == 1)):
         cells = X.ravel()
-        if any(map(_is_cell, cells)):
+        if any(map(is_cell, cells)) or not cells.size:
             return _read_cells(cells, estimator)
-    if X.ndim == 3:
-        return _read_padded(X)
-    return _read_dense(X, estimator)
+    if X.shape == (0,):
+        return _stack([])
+    return _read_padded(X) if X.ndim == 3 else _read_dense(X, estimator)
 
 
 def _read_masked(X, estimator):
@@ -173,160 +203,146 @@ def _read_masked(X, estimator):
 
 def _read_padded(X):
     """A 3-D array: a token that is NaN throughout is padding."""
-    X = _numeric(X)
-    return _without_padding(X, np.isnan(X).all(axis=-1) & (X.shape[-1] > 0))
+    numbers = _numeric(X)
+    padding = np.isnan(numbers).all(axis=-1) & (X.shape[-1] > 0)
+    if X.dtype == object:
+        for i in np.flatnonzero((missing(X).any(axis=-1) & ~padding).any(axis=1)):
+            _refuse_missing(X[i], i)
+    return _without_padding(numbers, padding)
 
 
 def _without_padding(X, padding):
     """Sets of the rows of X (n_samples, n, d) that are not padding (n_samples, n)."""
     n_samples, n, d = X.shape
     offsets = np.arange(n_samples + 1, dtype=np.int64) * n
-    ragged = RaggedArray._trusted(_as_float(X).reshape(n_samples * n, d), offsets)
+    ragged = RaggedArray._trusted(as_float(X).reshape(n_samples * n, d), offsets)
     _check_finite(ragged, skip=padding.ravel())
     return ragged._keep(~padding.ravel()) if padding.any() else ragged
 
 
 def _read_dense(X, estimator):
     """A 2-D array or frame of numbers: one token a sample."""
-    values = check_array(X, dtype=[np.float64, np.float32], estimator=estimator, input_name="X")
+    columns = columns_of(X) if is_frame(X) else [(None, X)]
+    for name, column in columns:
+        where = "X" if name is None else f"Column {name!r}"
+        if column.dtype.kind in "mM":
+            raise TypeError(_NO_NUMBERS.format(where, f"dtype {column.dtype}"))
+        if column.dtype.kind == "O":
+            text = next((value for value in np.ravel(column) if isinstance(value, str)), None)
+            if text is not None:
+                raise ValueError(_NO_NUMBERS.format(where, short(text)) + _how_to_read(text))
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 2:
+        for i, row in enumerate(X):
+            _refuse_missing([row], i)
+    values = check_array(
+        X,
+        dtype=[np.float64, np.float32],
+        estimator=estimator,
+        input_name="X",
+        ensure_min_samples=0,
+    )
     return RaggedArray._trusted(values, np.arange(len(values) + 1, dtype=np.int64))
 
 
 def _read_series(X, estimator):
-    if _is_arrow_list(getattr(X.dtype, "pyarrow_dtype", None)):
+    if is_arrow_list(getattr(X.dtype, "pyarrow_dtype", None)):
         return _read_arrow(X.array.__arrow_array__(), estimator)._with(index=X.index)
     return _read_cells(X.to_numpy(dtype=object), estimator)._with(index=X.index)
 
 
 def _read_frame(X, estimator):
-    """A pandas frame: of one column of sets, or of numbers."""
-    listed = _set_columns(X)
-    if listed or (X.shape[1] == 1 and any(isinstance(cell, str) for cell in X.iloc[:, 0])):
-        _refuse_more_columns(X.shape[1], listed)
-        return _read_series(X.iloc[:, 0], estimator)  # which says what a cell must hold
-    return _read_dense(X, estimator)._with(index=X.index)
+    """A frame: of one column of sets, or of numbers."""
+    listed, columns = set_columns(X), columns_of(X)
+    if listed and len(columns) > 1:
+        raise ValueError(
+            f"X is a frame of {len(columns)} columns, of which {listed} hold sets. Pass one such "
+            "column at a time; in a ColumnTransformer give each its own transformer, and give "
+            "the ordinary columns theirs. Where the sets of one column are to attend to those of "
+            "another, name that one by the attention's context=."
+        )
+    if listed or _is_empty_column(X):
+        return as_ragged(columns[0][1], estimator=estimator)
+    if is_pandas(X, "DataFrame"):
+        if len(columns) == 1 and any(isinstance(cell, str) for cell in columns[0][1]):
+            return _read_series(columns[0][1], estimator)  # which says what a cell must hold
+        return _read_dense(X, estimator)._with(index=X.index)
+    if is_from(X, "polars", "DataFrame"):
+        if len(columns) == 1 and polars_kind(columns[0][1]) == "String":
+            return _read_cells(columns[0][1].to_list(), estimator)  # the same
+        return _read_array(X.to_numpy(), estimator)
+    return _read_frame(X.to_pandas(), estimator)
 
 
 def _read_cells(cells, estimator):
     """A column whose cells hold sets; a 1-D cell is n tokens of one feature."""
     sets = []
     for i, cell in enumerate(cells):
-        if not _is_cell(cell):
-            raise ValueError(_NO_SET.format(i, cell))
+        if not is_cell(cell):
+            hint = _how_to_read(cell) if isinstance(cell, str) else ""
+            raise ValueError(_NO_SET.format(i, short(cell)) + hint)
         tokens = _numeric(cell, i)
         sets.append(tokens.reshape(-1, 1) if tokens.ndim == 1 and tokens.size else tokens)
-    return _stack(sets)
+    return _stack(sets, cells)
 
 
 def _read_arrow(X, estimator):
     """A pyarrow array or chunked array of lists, or any other as the NumPy array it equals."""
-    if not _is_arrow_list(X.type):
+    if not is_arrow_list(X.type):
         return _read_array(np.asarray(X), estimator)
-    return _read_nested(_ArrowColumn(getattr(X, "chunks", [X]), X.type))
-
-
-def _read_arrow_table(X, estimator):
-    """A pyarrow table or record batch: of one column of lists, or of numbers."""
-    listed = _set_columns(X)
-    if listed:
-        _refuse_more_columns(X.num_columns, listed)
-        return _read_arrow(X.column(0), estimator)
-    return _read_frame(X.to_pandas(), estimator)
+    return _read_nested(_ArrowColumn.of(getattr(X, "chunks", [X]), X.type))
 
 
 def _read_polars(X, estimator):
     """A polars column of lists or objects, or any other as the NumPy array it equals."""
-    kind = X.dtype.base_type().__name__
-    if kind == "Object":
+    if polars_kind(X) == "Object":
         return _read_cells(X.to_list(), estimator)
-    if kind not in ("List", "Array"):
+    if not holds_sets(X):
         return _read_array(X.to_numpy(), estimator)
     return _read_nested(_PolarsColumn(X))
 
 
-def _read_polars_frame(X, estimator):
-    """A polars frame: of one column of sets, or of numbers."""
-    listed = _set_columns(X)
-    if listed:
-        _refuse_more_columns(X.width, listed)
-        return _read_polars(X.to_series(), estimator)
-    if X.width == 1 and X.to_series().dtype.base_type().__name__ == "String":
-        return _read_cells(X.to_series().to_list(), estimator)  # which says what it must hold
-    return _read_array(X.to_numpy(), estimator)
-
-
 def _read_awkward(X, estimator):
     """An awkward array with a ragged axis, or a regular one as the NumPy array it equals."""
+    if X.ndim == 1 and len(X) == 0:
+        return _stack([])
     if X.ndim > 1 and not X.fields and X.layout.purelist_isregular:
         return _read_array(np.asarray(X), estimator)
     return _read_nested(_AwkwardColumn(X))
-
-
-def _set_columns(frame):
-    """Names of the columns of a pandas, polars or pyarrow frame whose cells hold sets."""
-    if hasattr(frame, "iloc"):
-        return [
-            name
-            for name, column in frame.items()
-            if column.dtype.kind == "O" and any(map(_is_cell, column))
-        ]
-    if hasattr(frame, "num_columns"):
-        return [field.name for field in frame.schema if _is_arrow_list(field.type)]
-    kinds = {name: dtype.base_type().__name__ for name, dtype in frame.schema.items()}
-    return [name for name, kind in kinds.items() if kind in ("List", "Array", "Object")]
-
-
-def _refuse_more_columns(n_columns, listed):
-    if n_columns > 1:
-        raise ValueError(
-            f"X is a frame of {n_columns} columns, of which {listed} hold sets. Pass one such "
-            "column at a time; in a ColumnTransformer give each its own transformer, and give "
-            "the ordinary columns theirs. Where the sets of one column are to attend to those of "
-            "another, name that one by the attention's context=."
-        )
 
 
 def is_table(X):
     """Whether X is a 2-D array or frame of numbers: one token a sample."""
     if isinstance(X, (list, tuple, RaggedArray)):
         return False
-    if any(is_from(X, *frame) for frame in FRAMES):
-        return not _set_columns(X) and type(X).__name__ != "RecordBatch"  # strange to scikit-learn
+    if _is_empty_column(X):
+        return False
+    if is_frame(X):
+        return not set_columns(X) and type(X).__name__ != "RecordBatch"  # strange to scikit-learn
     if getattr(X, "ndim", 0) != 2:
         return False
-    return np.asarray(X).dtype.kind != "O" or not any(map(_is_cell, np.ravel(X)))
+    return np.asarray(X).dtype.kind != "O" or not any(map(is_cell, np.ravel(X)))
 
 
-def is_from(X, library, *names):
-    """Whether X is of a library's class of one of the names, without importing the library."""
-    return any(
-        kind.__name__ in names and kind.__module__.partition(".")[0] == library
-        for kind in type(X).__mro__
-    )
+def _is_empty_column(X):
+    """Whether X is a column for cells of sets which has none."""
+    return getattr(X, "shape", None) == (0, 1) and np.asarray(X).dtype == object
 
-
-def is_pandas(X, name):
-    """Whether X is a pandas object of the given name, without importing pandas."""
-    return is_from(X, "pandas", name)
-
-
-FRAMES = (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table", "RecordBatch"))
 
 READERS = (
     (lambda X: isinstance(X, RaggedArray), _read_ragged),
     (issparse, _read_sparse),
     (lambda X: isinstance(X, np.ndarray), _read_array),
+    (lambda X: is_from(X, "torch", "PackedSequence"), _read_packed),
+    (lambda X: is_from(X, "torch", "Tensor") and X.is_nested, _read_nested_tensor),
     (lambda X: isinstance(X, (list, tuple)), _read_sequence),
     (lambda X: is_pandas(X, "Series"), _read_series),
-    (lambda X: is_pandas(X, "DataFrame"), _read_frame),
+    (is_frame, _read_frame),
     (lambda X: is_from(X, "polars", "Series"), _read_polars),
-    (lambda X: is_from(X, "polars", "DataFrame"), _read_polars_frame),
     (lambda X: is_from(X, "pyarrow", "Array", "ChunkedArray"), _read_arrow),
-    (lambda X: is_from(X, "pyarrow", "Table", "RecordBatch"), _read_arrow_table),
     (lambda X: is_from(X, "awkward", "Array"), _read_awkward),
     (
         lambda X: hasattr(X, "__array__") or hasattr(X, "__array_interface__"),
-        lambda X, estimator: _read_array(np.asarray(X), estimator),
+        lambda X, estimator: _read_array(as_array(X), estimator),
     ),
 )
 
@@ -347,19 +363,24 @@ class _ArrowColumn:
 
     chunks: list
     kind: Any
+    first_null: int | None
 
-    @property
-    def first_null(self):
-        start = 0
-        for chunk in self.chunks:
-            if chunk.null_count:
-                return start + int(np.argmax(chunk.is_null().to_numpy(zero_copy_only=False)))
+    @classmethod
+    def of(cls, chunks, kind):
+        """The column of such chunks, those of an extension type as what they stand for."""
+        null, start = None, 0
+        for chunk in chunks:
+            if chunk.null_count and null is None:
+                null = start + int(np.argmax(chunk.is_null().to_numpy(zero_copy_only=False)))
             start += len(chunk)
-        return None
+        if null is None and hasattr(kind, "extension_name"):
+            chunks = [_of_extension(chunk) for chunk in chunks]
+            kind = chunks[0].type
+        return cls(chunks, kind, null)
 
     @property
     def is_list(self):
-        return _is_arrow_list(self.kind)
+        return is_arrow_list(self.kind)
 
     @property
     def size(self):
@@ -374,10 +395,31 @@ class _ArrowColumn:
 
     def inner(self):
         chunks = [chunk.flatten() for chunk in self.chunks]  # minds offsets, unlike .values
-        return _ArrowColumn(chunks, self.kind.value_type)
+        return _ArrowColumn.of(chunks, self.kind.value_type)
 
     def numbers(self):
         return _joined([chunk.to_numpy(zero_copy_only=False) for chunk in self.chunks], np.float64)
+
+
+def _of_extension(chunk):
+    """An array without nulls of an extension type of Arrow as lists or numbers."""
+    import pyarrow as pa
+
+    kind = chunk.type
+    if kind.extension_name == "arrow.bool8":
+        return pa.array(chunk.to_numpy(zero_copy_only=False))
+    if kind.extension_name != "arrow.fixed_shape_tensor":
+        raise TypeError(
+            f"X holds the extension type {kind}, of which is not known what it means. Where its "
+            "storage holds the vectors, pass column.cast(column.type.storage_type)."
+        )
+    order = [0, *(axis + 1 for axis in kind.permutation or range(len(kind.shape)))]
+    numbers = chunk.storage.flatten().to_numpy(zero_copy_only=False)
+    block = numbers.reshape(len(chunk), *kind.shape).transpose(order)
+    lists = pa.array(block.ravel(), from_pandas=False)
+    for size in block.shape[:0:-1]:
+        lists = pa.FixedSizeListArray.from_arrays(lists, size)
+    return lists
 
 
 @dataclass(frozen=True)
@@ -493,12 +535,14 @@ def _read_nested(column):
             place = _place(null // width, offsets)
             raise ValueError(_MISSING.format(place, f"has null in feature {null % width}"))
     values = numbers.numbers()
+    if values.dtype == object:
+        values = real_numbers(values, "X")
     if values.size and (values.dtype.kind not in "fiub" or values.ndim > 1):
         raise TypeError(
             f"X holds values of type {numbers.kind}, but a token is a vector of real numbers. Look "
             "up a vector for each word or id first; put the fields of a record into a list."
         )
-    ragged = RaggedArray._trusted(_as_float(values).reshape(offsets[-1], width), offsets)
+    ragged = RaggedArray._trusted(as_float(values).reshape(offsets[-1], width), offsets)
     _check_finite(ragged)
     return ragged
 
@@ -524,11 +568,6 @@ def _place(token, offsets):
     return f"token {token - offsets[i]} of set {i}"
 
 
-def _is_arrow_list(kind):
-    """Whether an Arrow type is one of the kinds of list; nothing else has a `value_field`."""
-    return hasattr(kind, "value_field")
-
-
 def _joined(arrays, dtype):
     """Arrays one after another, a single one as it is; of the dtype where there is none."""
     if len(arrays) == 1:
@@ -539,15 +578,10 @@ def _joined(arrays, dtype):
 # Helpers
 
 _NO_SET = (
-    "Cell {} of the column holds {!r}, but each cell must hold a set of token vectors. Use an "
+    "Cell {} of the column holds {}, but each cell must hold a set of token vectors. Use an "
     "empty list for a set without tokens."
 )
 _MISSING = "Input X contains a missing value: {} {}. Drop or impute such tokens."
-
-
-def _is_cell(value):
-    """Whether a cell of a column holds a set rather than a number, a text or nothing."""
-    return hasattr(value, "__len__") and not isinstance(value, (str, bytes, dict, set))
 
 
 def _are_alike(cells, ndim=2):
@@ -567,62 +601,100 @@ def _are_alike(cells, ndim=2):
     )
 
 
-def _stack(cells):
+def _stack(cells, X=()):
+    """Sets of such tokens, with the names that the cells of X bring."""
     ragged = RaggedArray.from_list(cells)
     _check_finite(ragged)
-    return ragged
+    return ragged._with(columns=_names(X))
 
 
-def _as_float(X):
-    """float32 and float64 in the machine's byte order; all else as float64."""
-    kind = np.float32 if X.dtype.char == "f" else np.float64
-    return X.astype(kind, copy=False)
+def _names(cells, *kinds):
+    """The names (n_features,) that come with the frames, or pandas' kinds, among the cells."""
+    names, first = None, None
+    for i, cell in enumerate(cells):
+        if type(cell) in (np.ndarray, list, tuple):
+            continue
+        if is_frame(cell):
+            own = [name for name, _ in columns_of(cell)]
+        elif is_pandas(cell, *kinds):
+            own = list(cell.index)
+        else:
+            continue
+        if not own or not all(isinstance(name, str) for name in own):
+            continue
+        if names is not None and own != names:
+            raise ValueError(
+                f"Set {i} has the columns {short(own)}, but set {first} has {short(names)}. All "
+                "sets must have the same columns in the same order."
+            )
+        names, first = own, i if first is None else first
+    return None if names is None else np.array(names, dtype=object)
 
 
 _RAGGED_ROWS = "{} is not a rectangular array: its tokens have different numbers of features."
+_NO_NUMBERS = (
+    "{} has {}, but a token is a vector of real numbers. Look up a vector for each word or id "
+    "first, and encode dates and categories."
+)
 
 
 def _numeric(cell, i=None):
     """The tokens of one cell as a numeric array, whatever nesting it comes in."""
     where = "X" if i is None else f"Set {i}"
-    if cell is None:
-        raise TypeError(f"{where} is None. Use an empty list for a set without tokens.")
-    if is_from(cell, "pyarrow", "Scalar"):  # what taking from a pyarrow array one by one gives
-        return _numeric(cell.as_py(), i)
+    if is_missing(cell):
+        raise TypeError(f"{where} is {cell!r}. Use an empty list for a set without tokens.")
     if issparse(cell):
         raise TypeError(f"{where} is sparse; sparse sets are not supported, use .toarray().")
     if np.ma.isMaskedArray(cell):
         return _read_masked(cell[None], None).values
+    if isinstance(cell, str):
+        raise TypeError(_NO_NUMBERS.format(where, f"text, {short(cell)}") + _how_to_read(cell))
     try:
-        array = np.asarray(cell)
+        array = as_array(cell, where)
     except ValueError as error:
-        _refuse_none(cell, i)
+        _refuse_missing(cell, i)
         raise ValueError(_RAGGED_ROWS.format(where)) from error
-    if array.dtype == object and array.ndim:  # an array of arrays, as Parquet gives it back
+    if array.dtype == object and array.ndim:
         if array.ndim == 1 and len(array) and _are_alike(array, ndim=1):
             return np.concatenate(array).reshape(len(array), -1)
-        _refuse_none(array, i)
-        rows = [_numeric(row, i) for row in array]
-        if len({row.shape for row in rows}) > 1:
-            raise ValueError(_RAGGED_ROWS.format(where))
-        array = np.array(rows)
+        if i is not None:
+            _refuse_missing(array, i)
+        if any(map(is_cell, array.flat)):  # an array of arrays, as Parquet gives it back
+            rows = [_numeric(row, i) for row in array]
+            if len({row.shape for row in rows}) > 1:
+                raise ValueError(_RAGGED_ROWS.format(where))
+            array = np.array(rows)
+        else:
+            array = real_numbers(array, where)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {where} has dtype {array.dtype}.")
     if array.dtype.kind not in "fiub":
-        raise TypeError(
-            f"{where} has dtype {array.dtype}, but a token is a vector of real numbers. Look up "
-            "a vector for each word or id first."
-        )
+        raise TypeError(_NO_NUMBERS.format(where, f"dtype {array.dtype}"))
     return array
 
 
-def _refuse_none(cell, i):
-    """Raise naming the first token of the cell that is None, or holds one."""
-    for j, token in enumerate(cell if i is not None else ()):
-        nested = isinstance(token, (list, tuple)) or getattr(token, "dtype", "") == "O"
-        if token is None or (nested and any(value is None for value in token)):
-            fault = "is None" if token is None else "has None in it"
-            raise ValueError(_MISSING.format(f"token {j} of set {i}", fault))
+def _refuse_missing(cell, i):
+    """Raise naming the first token of the cell that is missing, or holds what is missing."""
+    for j, token in enumerate(cell):
+        kind = getattr(token, "dtype", "O")
+        for value in np.ravel(np.array(token, dtype=object)) if kind == "O" else ():
+            if is_missing(value) and not isinstance(value, float):  # NaN is named beside infinity
+                raise ValueError(_MISSING.format(f"token {j} of set {i}", f"has {value!r}"))
+
+
+def _how_to_read(text):
+    """What to do with the text of a set that went through a file of texts."""
+    if not text.strip().startswith(("[", "(")):
+        return ""
+    if "," in text:
+        return (
+            " The text looks like a list that went through a CSV file: read it back by "
+            "column.map(ast.literal_eval), or keep such a column in a Parquet file."
+        )
+    return (
+        " The text looks like an array as NumPy prints it, which leaves out numbers and digits: "
+        "write the column anew, as array.tolist() or to a Parquet file."
+    )
 
 
 def _check_finite(ragged, skip=None):

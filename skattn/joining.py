@@ -4,8 +4,9 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ._arrays import is_from, is_pandas
+from ._frames import columns_of, is_frame, keys_of, names_in, positions
 from ._output import RaggedOutputMixin
-from .containers import FRAMES, is_from
 from .ragged import RaggedArray
 
 __all__ = ["SetJoiner"]
@@ -21,14 +22,15 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
 
     Parameters
     ----------
-    child : pandas or polars DataFrame
+    child : pandas or polars DataFrame, or Arrow table
         The child table. It is read, never written to; a clone shares it.
-    key : str
-        The column of the parents' table that holds their key.
+    key : str or list of str
+        The column of the parents' table that holds their key, or the columns that together do.
     columns : str or list of str
         The numeric columns of `child` that are the features of a token.
-    child_key : str, default=None
-        The column of `child` that holds the parent's key; that of the name `key` where None.
+    child_key : str or list of str, default=None
+        The column or columns of `child` that hold the parent's key; those of the name `key` where
+        None.
     order_by : str or list of str, default=None
         Columns of `child` to sort each set's rows by; None keeps them in their order.
     weight : str, default=None
@@ -97,7 +99,7 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas or polars DataFrame of n_samples rows, or array-like of shape (n_samples,)
-            The parents' table, or its column of keys alone.
+            The parents' table, or its keys alone.
         y : None
             Not used.
 
@@ -114,7 +116,7 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
             order_by=self.order_by,
             weight=self.weight,
         )
-        found = sets.index.get_indexer(keys) >= 0
+        found = positions(sets.index, keys) >= 0
         if len(keys) and not found.any():
             raise ValueError(
                 f"The child table has no row for any of {len(keys)} keys of X: its keys are as "
@@ -134,7 +136,7 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
         Parameters
         ----------
         X : pandas or polars DataFrame of n_samples rows, or array-like of shape (n_samples,)
-            The parents' table, or its column of keys alone.
+            The parents' table, or its keys alone.
 
         Returns
         -------
@@ -143,8 +145,8 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
             index of a pandas X. Its `rows` are positions in the child table.
         """
         check_is_fitted(self)
-        sets = self._sets.take(self.keys_.get_indexer(self._keys(X)))
-        labelled = is_from(X, "pandas", "DataFrame", "Series")
+        sets = self._sets.take(positions(self.keys_, self._keys(X)))
+        labelled = is_pandas(X, "DataFrame", "Series")
         return sets._with(index=X.index) if labelled else sets
 
     def get_feature_names_out(self, input_features=None):
@@ -161,38 +163,29 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
             `columns`.
         """
         check_is_fitted(self)
-        return np.array([self.columns] if isinstance(self.columns, str) else self.columns, object)
+        return np.array(names_in(self.columns), dtype=object)
 
     def _keys(self, X):
         """The key of each row of X (n_samples,) as a pandas Index."""
         import pandas as pd
 
-        if any(is_from(X, *frame) for frame in FRAMES[:2]):
-            columns = list(X.columns)
-            if self.key not in columns and len(columns) > 1:
-                raise ValueError(
-                    f"X has no column {self.key!r} to join by; its columns are {columns}."
-                )
-            X = X[self.key] if self.key in columns else X[columns[0]]
+        names = names_in(self.key)
         if is_from(X, "polars", "Series"):
-            X = X.to_numpy()
-        if not is_from(X, "pandas", "Series", "Index"):
+            X = X.to_frame()
+        elif is_pandas(X, "Series", "Index"):
+            X = pd.DataFrame({names[0]: X})
+        if not is_frame(X):
             X = np.asarray(X, dtype=None if hasattr(X, "dtype") else object)
-            if X.ndim == 2 and X.shape[1] == 1:
-                X = X[:, 0]
-            if X.ndim != 1:
+            if X.ndim == 1:
+                X = X.reshape(-1, 1)
+            if X.ndim != 2 or X.shape[1] != len(names):
                 raise ValueError(
                     f"X has shape {X.shape}, but must be a frame with the column {self.key!r}, or "
-                    "one column of keys."
+                    "the keys alone."
                 )
-        keys = pd.Index(X).infer_objects()
-        if keys.hasnans:
-            i = int(np.argmax(keys.isna()))
-            raise ValueError(
-                f"Row {i} of X has no key, and {int(keys.isna().sum()) - 1} more of {len(keys)}. "
-                "Drop such rows, or give each a key of its own."
-            )
-        return keys
+            X = pd.DataFrame(X, columns=names).infer_objects()
+        columns = [name for name, _ in columns_of(X)]
+        return keys_of(X, columns if len(columns) == len(names) == 1 else names)
 
     def _is_ragged_out(self):
         return True

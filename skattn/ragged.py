@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import float_type
+from ._frames import group, token_frame
+
 __all__ = ["RaggedArray"]
 
 
@@ -140,10 +143,13 @@ class RaggedArray:
         self.__dict__.update(values=values, offsets=offsets, weights=weights, **labels)
         return self
 
+    def __getstate__(self):
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # nothing cached
+
     def _with(self, **parts):
         """The same sets with other parts that are known to be valid."""
         other = object.__new__(RaggedArray)
-        other.__dict__.update({f.name: getattr(self, f.name) for f in fields(self)}, **parts)
+        other.__dict__.update(self.__getstate__(), **parts)
         return other
 
     @classmethod
@@ -199,10 +205,9 @@ class RaggedArray:
                     f"{i} first."
                 )
         filled = [tokens for tokens in arrays if tokens.shape not in ((0,), (0, 0))]
-        single = bool(filled) and all(tokens.dtype.char == "f" for tokens in filled)
         values = np.concatenate(
             [np.empty((0, width or 0), np.float32), *filled],
-            dtype=np.float32 if single else np.float64,
+            dtype=float_type(*(tokens.dtype for tokens in filled)),
             casting="unsafe",
         )
         offsets = _offsets([len(tokens) for tokens in arrays])
@@ -223,10 +228,11 @@ class RaggedArray:
 
         Parameters
         ----------
-        frame : pandas or polars DataFrame of n_rows rows
+        frame : pandas or polars DataFrame, or Arrow table, of n_rows rows
             The child table, as transactions are to customers.
-        by : str
-            The column that holds each row's key.
+        by : str or list of str
+            The column, or level of a pandas index, that holds each row's key, or the columns
+            that together do.
         columns : str or list of str
             The numeric columns that are the features of a token, in this order.
         order_by : str or list of str, default=None
@@ -235,22 +241,23 @@ class RaggedArray:
             positions then see.
         weight : str, default=None
             The column that holds token weights.
-        index : array-like of shape (n_samples,), default=None
+        index : array-like of shape (n_samples,), or frame with the columns `by`, default=None
             All keys, as the parents' table holds them, each once. The sets are in this order,
             and a key without rows is an empty set. None takes the keys of the frame, in the
-            order in which each first appears.
+            order in which each first appears. A key of several columns is a tuple.
 
         Returns
         -------
         RaggedArray
             Its `index` holds the keys in the order of the sets, so that a Series of targets,
-            in any order, is ``y.loc[sets.index]``; its `rows` where each token came from; its
-            `columns` the names. O(n_rows log(n_rows)).
+            in any order, is ``y.loc[sets.index]``; it is a MultiIndex where `by` names several
+            columns. Its `rows` say where each token came from; its `columns` are the names.
+            O(n_rows log(n_rows)).
 
         Raises
         ------
         TypeError
-            If `frame` is no pandas or polars DataFrame, or a column is not numeric.
+            If `frame` is none of these, or a column is not numeric.
         ValueError
             If a column is missing, a row has no key or a key that `index` lacks, a key stands
             twice in `index`, or a value of `columns`, `order_by` or `weight` is missing.
@@ -273,22 +280,7 @@ class RaggedArray:
         ... ).lengths.tolist()
         [1, 2, 1, 0]
         """
-        codes, index = _codes_of_keys(_column(frame, by), index)
-        rows = np.argsort(codes, kind="stable")
-        if order_by is not None:
-            names = [order_by] if isinstance(order_by, str) else list(order_by)
-            ranks = [_ranks(_column(frame, name)) for name in reversed(names)]
-            rows = np.lexsort((*ranks, codes))
-        names = [columns] if isinstance(columns, str) else list(columns)
-        parts = [_numbers(_column(frame, name)) for name in names]
-        single = bool(parts) and all(part.dtype.char == "f" for part in parts)
-        values = np.empty((len(rows), len(parts)), np.float32 if single else np.float64)
-        for j, part in enumerate(parts):
-            values[:, j] = part[rows]
-        weights = None if weight is None else _numbers(_column(frame, weight))[rows]
-        offsets = _offsets(np.bincount(codes, minlength=len(index)))
-        texts = all(isinstance(name, str) for name in names)
-        return cls(values, offsets, weights, index, rows, names if texts else None)
+        return cls(**group(frame, by, columns, order_by, weight, index))
 
     @classmethod
     def from_block(cls, values, weights=None):
@@ -617,8 +609,6 @@ class RaggedArray:
             1      2.0
         1   0      3.0
         """
-        import pandas as pd
-
         if columns is None:
             columns = self.columns
         if columns is None:
@@ -630,12 +620,8 @@ class RaggedArray:
         order = self._in_frame_order()
         sets = self.repeat(np.arange(self.n_samples))[order]
         tokens = (np.arange(self.n_tokens) - self.repeat(self.offsets[:-1]))[order]
-        labels = pd.RangeIndex(self.n_samples) if self.index is None else self.index
-        labels = labels if isinstance(labels, pd.Index) else pd.Index(labels)
-        levels = [labels.get_level_values(k)[sets] for k in range(labels.nlevels)]
-        names = ["set" if name is None else name for name in labels.names]
-        index = pd.MultiIndex.from_arrays([*levels, tokens], names=[*names, "token"])
-        return pd.DataFrame(self.values[order], index=index, columns=list(columns))
+        index = range(self.n_samples) if self.index is None else self.index
+        return token_frame(self.values[order], columns, index, sets, tokens)
 
     def astype(self, dtype):
         """The same sets with values of another type; no copy where it is the same.
@@ -661,84 +647,3 @@ def _offsets(lengths):
 def _at(array, positions):
     """The entries at the positions, or None where there is no array."""
     return None if array is None else array[positions]
-
-
-# The columns of a child table
-
-
-def _column(frame, name):
-    """A column of a pandas or polars frame as a pandas Series, a null being pandas' own."""
-    import pandas as pd
-
-    kind = type(frame).__module__.partition(".")[0]
-    if not isinstance(frame, pd.DataFrame) and not (kind == "polars" and hasattr(frame, "schema")):
-        raise TypeError(
-            f"Got {type(frame).__name__}, but a child table is a pandas or polars DataFrame."
-        )
-    columns = list(frame.columns)
-    if columns.count(name) != 1:
-        raise ValueError(
-            f"The frame has {columns.count(name)} columns {name!r}, but needs exactly one; its "
-            f"columns are {columns}."
-        )
-    column = frame[name]
-    if isinstance(column, pd.Series):
-        return column
-    return pd.Series(column.to_numpy(), name=name)
-
-
-def _refuse_missing(column, missing, what):
-    if missing.any():
-        i = int(np.argmax(missing))
-        row = column.index[i : i + 1].tolist()[0]
-        raise ValueError(
-            f"Column {column.name!r} has no {what} in row {row!r}, and in "
-            f"{int(missing.sum()) - 1} more of {len(column)}. Drop or impute such rows."
-        )
-
-
-def _codes_of_keys(keys, index):
-    """Position of each row's set (n_rows,), and the keys in the order of the sets."""
-    import pandas as pd
-
-    _refuse_missing(keys, keys.isna().to_numpy(), "key")
-    codes, found = pd.factorize(keys)
-    if index is None:
-        return codes, pd.Index(found, name=keys.name)
-    index = pd.Index(index, name=getattr(index, "name", None) or keys.name)
-    if index.hasnans or not index.is_unique:
-        twice = index[index.isna() | index.duplicated()]
-        raise ValueError(f"index must hold each key once, but holds {twice[0]!r} twice or NaN.")
-    positions = index.get_indexer(pd.Index(found))
-    unknown = np.flatnonzero(positions < 0)
-    if len(unknown):
-        raise ValueError(
-            f"Column {keys.name!r} has {len(unknown)} keys that index lacks, as "
-            f"{found[unknown[0]]!r}. Drop these rows, or add the keys to index."
-        )
-    return positions[codes], index
-
-
-def _ranks(column):
-    """Numbers (n_rows,) in the order of a column's values, equal where these are."""
-    import pandas as pd
-
-    _refuse_missing(column, column.isna().to_numpy(), "value to sort by")
-    plain = isinstance(column.dtype, np.dtype) and column.dtype.kind in "fiubmM"
-    return column.to_numpy() if plain else pd.factorize(column, sort=True)[0]
-
-
-def _numbers(column):
-    """A numeric column (n_rows,) as float32, where it is, or float64."""
-    import pandas as pd
-
-    if not (pd.api.types.is_numeric_dtype(column) and getattr(column.dtype, "kind", "f") in "fiub"):
-        raise TypeError(
-            f"Column {column.name!r} has dtype {column.dtype}, but tokens are vectors of real "
-            "numbers. Encode it first."
-        )
-    single = getattr(column.dtype, "numpy_dtype", column.dtype) == np.float32
-    kind = np.float32 if single else np.float64
-    numbers = column.to_numpy(dtype=kind, na_value=np.nan)
-    _refuse_missing(column, ~np.isfinite(numbers), "finite value")
-    return numbers

@@ -20,35 +20,37 @@ LEVELS = {
     "_documented": 0,
     "_random": 0,
     "_persistence": 0,
-    "ragged": 0,
+    "_start": 0,
+    "_arrays": 0,
     "losses": 0,
     "masks": 0,
     "solvers": 0,
+    "_frames": 1,
     "_parallel": 1,
     "_callbacks": 1,
-    "containers": 1,
     "attention": 1,
-    "pooling": 1,
-    "pairs": 2,
-    "_sets": 3,
-    "_input": 4,
-    "_output": 4,
-    "_network": 4,
-    "_targets": 5,
-    "_objective": 5,
-    "_tasks": 6,
-    "_start": 7,
-    "_parameters": 7,
-    "contextualizer": 8,
-    "predictors": 9,
-    "preprocessing": 8,
-    "joining": 8,
-    "datasets": 8,
-    "tuning": 10,
-    "inspection": 10,
-    "distributed": 10,
-    "pipelines": 11,
-    "display": 11,
+    "ragged": 2,
+    "containers": 3,
+    "pooling": 3,
+    "pairs": 4,
+    "_sets": 5,
+    "_input": 6,
+    "_output": 6,
+    "_network": 6,
+    "_targets": 7,
+    "_objective": 7,
+    "_tasks": 8,
+    "_parameters": 9,
+    "contextualizer": 10,
+    "preprocessing": 10,
+    "joining": 10,
+    "datasets": 10,
+    "predictors": 11,
+    "tuning": 12,
+    "inspection": 12,
+    "distributed": 12,
+    "pipelines": 13,
+    "display": 13,
 }
 # What is more than a matter of levels: these modules import no others than these.
 ONLY = {
@@ -60,23 +62,25 @@ ONLY = {
     "_persistence": set(),
     "_parallel": {"_runtime"},
     "_callbacks": {"solvers"},
-    "_input": {"containers", "pairs", "_sets"},
-    "_targets": {"_input", "ragged"},
+    "_input": {"_arrays", "containers", "pairs", "_sets"},
+    "_targets": {"_input", "ragged", "_arrays", "_frames"},
     "_output": {"containers", "pairs", "ragged", "_persistence", "_sets"},
     "_sets": {"pairs", "ragged"},
     "_network": {"_parallel", "_runtime", "attention", "ragged"},
     "_objective": {"_network", "_parallel", "_runtime", "attention", "ragged", "solvers"},
     "masks": set(),
     "_start": set(),
-    "ragged": set(),
+    "_arrays": set(),
+    "_frames": {"_arrays"},
+    "ragged": {"_arrays", "_frames"},
     "losses": set(),
     "solvers": set(),
-    "containers": {"ragged", "_optional"},
+    "containers": {"ragged", "_arrays", "_frames"},
     "pairs": {"ragged", "containers"},
     "attention": {"masks", "_exponential"},
     "pooling": {"ragged"},
     "preprocessing": {"ragged", "containers", "pooling", "_input", "_output", "_sets"},
-    "joining": {"ragged", "containers", "_output"},
+    "joining": {"ragged", "_arrays", "_frames", "_output"},
     "datasets": {"ragged", "_optional", "_random"},
     "inspection": {"pooling", "_network", "_sets", "containers", "_random", "_input"},
     "distributed": {"contextualizer", "_objective", "containers", "ragged", "_optional"},
@@ -132,6 +136,22 @@ def test_imports_point_to_lower_levels(module):
         assert LEVELS[other] < LEVELS[module], f"{module} must not import {other}"
     if module in ONLY:
         assert imports_of(module) <= ONLY[module]
+
+
+FRAME_LIBRARIES = {"pandas", "polars", "pyarrow", "awkward"}
+KNOW_FRAMES = {"_frames", "containers"}  # the modules that read containers
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if LEVELS[m] <= LEVELS["containers"]])
+def test_no_pandas_below_the_modules_that_read_containers(module):
+    code = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(code)))
+    names = {n.module for n in nodes if isinstance(n, ast.ImportFrom) and not n.level}
+    names |= {a.name for n in nodes if isinstance(n, ast.Import) for a in n.names}
+    looked_at = {n.attr for n in nodes if isinstance(n, ast.Attribute)} & {"iloc", "loc", "schema"}
+    if module not in KNOW_FRAMES:
+        assert not {name.partition(".")[0] for name in names} & FRAME_LIBRARIES
+        assert not looked_at
 
 
 def test_imports_have_no_cycle():

@@ -317,7 +317,7 @@ def test_f26_a_mismatch_names_the_set_and_both_lengths(sets, numbers, make, i, n
     ("y", "match"),
     [
         ([[0, 1]], r"inconsistent numbers of samples: \[2, 1\]"),
-        ([[0, 1], 1], "target per token for some sets, but 1 for set 1"),
+        ([[0, 1], 1], "y holds an array for some sets, but 1 for set 1"),
         ([[0, 1], np.zeros((1, 2))], r"the shapes \[\(\), \(2,\)\] in different sets"),
         ([[0, 1], np.zeros((1, 1, 1))], r"entry of shape \(1, 1, 1\) for set 1"),
         ([[0, np.inf], [1]], "infinity"),
@@ -424,8 +424,8 @@ def test_f26_class_weights_count_tokens(sets, labels):
 @pytest.mark.parametrize(
     ("weight", "match"),
     [
-        ([[1.0]] * 12, "Set 0 has 4 tokens, but sample_weight has 1 weights"),
-        ([[1.0]], "weights for 1 sets, but there are 12"),
+        ([[1.0]] * 12, "Set 0 has 4 tokens, but sample_weight has 1 entries"),
+        ([[1.0]], r"inconsistent numbers of samples: \[12, 1\]"),
         ([np.full(n, -1.0) for n in LENGTHS], "negative"),
         ([np.full(n, np.nan) for n in LENGTHS], "NaN"),
         ([np.zeros(n) for n in LENGTHS], "all are zero"),
