@@ -234,14 +234,14 @@ def minimize(
     converged = track.grad_norm <= tol
     if converged and reason != "interrupted":
         reason = "gradient"
-    addition = f" (SciPy: {message})" if message else ""
+    said = f" (SciPy: {message})" if message else ""
     return SolverResult(
         track.theta,
         track.loss,
         n_iter,
         converged,
         reason,
-        _MESSAGES[reason] + addition,
+        _MESSAGES[reason] + said,
         track.grad_norm,
         track.curve,
     )
