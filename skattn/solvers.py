@@ -252,7 +252,7 @@ def minimize(
         n_iter,
         converged,
         reason,
-        _MESSAGES[reason] + addition,
+        _MESSAGES[reason] + said,
         track.grad_norm,
         track.curve,
     )
