@@ -1,7 +1,10 @@
 """Token vectors of words, ids and baskets."""
 
+import copy
+import reprlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from itertools import compress, islice, pairwise
 
 import numpy as np
 from scipy.sparse import issparse
@@ -10,7 +13,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._output import RaggedOutputMixin
 from ..ragged import RaggedArray
-from ._words import is_missing, listed, read_baskets, read_documents, read_ragged_ids, some
+from ._words import (
+    as_array,
+    is_missing,
+    listed,
+    nfc,
+    read_baskets,
+    read_documents,
+    read_ragged_ids,
+    some,
+)
 
 UNKNOWN = ("drop", "zeros", "error")  # what may become of a token that has no vector
 
@@ -121,6 +133,33 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         return tags
 
+    def __sklearn_clone__(self):
+        """A clone that shares the vectors: they are never written to, and may be gigabytes."""
+        shell = copy.copy(self)
+        shell.vectors = None
+        clone = super(TokenEmbedder, shell).__sklearn_clone__()
+        clone.vectors = self.vectors
+        return clone
+
+    def get_params(self, deep=True):
+        """Get the parameters of this estimator.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            With False, which scikit-learn uses to print an estimator, `vectors` given as a dict
+            is a copy of that dict with a short repr.
+
+        Returns
+        -------
+        dict
+            The parameters by name.
+        """
+        params = super().get_params(deep)
+        if not deep and type(params["vectors"]) is dict:
+            params["vectors"] = _BriefDict(params["vectors"])
+        return params
+
     def fit(self, X, y=None):
         """Read the vectors, and take note of the share of unknown tokens.
 
@@ -194,6 +233,42 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
         """
         check_is_fitted(self)
         return _share_unknown(self._rows(self._read(X, reset=False)))
+
+    def words(self, X):
+        """Words of the tokens that `transform` keeps, set by set.
+
+        Parameters
+        ----------
+        X : container of n_samples sets
+            As in `fit`.
+
+        Returns
+        -------
+        list of n_samples lists
+            ``words(X)[i][j]`` is the word, or the id, of token j of set i in ``transform(X)``.
+            Words are in Unicode's form NFC, lower-cased where the default tokenizer splits texts.
+            For sparse baskets they are the words of the columns, or the numbers of the columns
+            where there is no vocabulary.
+
+        Examples
+        --------
+        >>> from skattn import TokenEmbedder
+        >>> embedder = TokenEmbedder({"cat": [1.0], "dog": [2.0]}).fit(["cat"])
+        >>> embedder.words(["A cat, a dog!", "zzz"])
+        [['cat', 'dog'], []]
+        """
+        check_is_fitted(self)
+        sets = self._read(X, reset=False)
+        rows = self._rows(sets)
+        self._refuse_unknown(sets, rows)
+        words = sets.tokens.tolist() if isinstance(sets.tokens, np.ndarray) else sets.tokens
+        if sets.n_columns is not None and self.vocabulary_ is not None:
+            word_of = {row: word for word, row in self.vocabulary_.items()}
+            words = [word_of[row] for row in words]
+        known = rows.values[:, 0] >= 0
+        if self.unknown == "drop":
+            words, rows = list(compress(words, known)), rows._keep(known)
+        return [words[a:b] for a, b in pairwise(rows.offsets.tolist())]
 
     def get_feature_names_out(self, input_features=None):
         """Names of a vector's features.
@@ -300,6 +375,15 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
         return True
 
 
+class _BriefDict(dict):
+    """A dict that is printed by its first words, however many it has."""
+
+    def __repr__(self):
+        shown = [f"{word!r}: {reprlib.repr(vector)}" for word, vector in islice(self.items(), 3)]
+        more = len(self) - len(shown)
+        return "{" + ", ".join(shown) + (f", ... {more} more" if more else "") + "}"
+
+
 def _share_unknown(rows):
     """Share of the tokens, by weight, whose row is -1."""
     weights = np.ones(rows.n_tokens) if rows.weights is None else rows.weights
@@ -314,7 +398,8 @@ def _read_vectors(vectors):
     """The vocabulary (None: row numbers), the vectors and the names of their features (or None)."""
     words = names = None
     if isinstance(vectors, Mapping):
-        words, values = list(vectors), list(vectors.values())
+        words = list(vectors)
+        values = [as_array(v) if hasattr(v, "detach") else v for v in vectors.values()]
         shapes = [np.shape(vector) for vector in values]
         for word, shape in zip(words, shapes, strict=True):
             if len(shape) != 1 or shape != shapes[0]:
@@ -330,7 +415,7 @@ def _read_vectors(vectors):
         words, values, names = vectors.index, _numbers_of(vectors), list(vectors.columns)
     elif hasattr(vectors, "get_columns"):  # polars
         words, values, names = _read_polars(vectors)
-    elif isinstance(vectors, np.ndarray):
+    elif not isinstance(vectors, RaggedArray) and as_array(vectors) is not None:
         values = vectors
     else:
         got = repr(vectors) if isinstance(vectors, str) else f"a {type(vectors).__name__}"
@@ -339,13 +424,13 @@ def _read_vectors(vectors):
             "as its index, a tuple (vocabulary, array), KeyedVectors (of a gensim model its .wv), "
             "an array of shape (n, n_features), or 'onehot'."
         )
-    values = np.asarray(values)
+    values = np.asarray(values) if as_array(values) is None else as_array(values)
     if values.ndim != 2 or values.size == 0 or values.dtype.kind not in "fiub":
         raise ValueError(
             f"The array of vectors has shape {values.shape} and dtype {values.dtype}, but must be "
             "numeric and of shape (n_words, n_features), neither 0."
         )
-    vocabulary = None if words is None else _read_vocabulary(words, len(values))
+    vocabulary = None if words is None else _in_nfc(_read_vocabulary(words, len(values)))
     return vocabulary, _as_finite(values, vocabulary), names
 
 
@@ -354,11 +439,21 @@ def _read_vocabulary(words, n_rows):
     if isinstance(words, Mapping):
         vocabulary = dict(words)
         for word, row in vocabulary.items():
+            if not isinstance(row, (int, np.integer)) or isinstance(row, bool):
+                raise TypeError(
+                    f"The vocabulary in vectors gives {row!r} for the word {word!r}, but must give "
+                    "the number of a row of the array, an integer."
+                )
             if not 0 <= row < n_rows:
                 raise ValueError(
                     f"The word {word!r} has row {row} of vectors, which has {n_rows} rows."
                 )
         return vocabulary
+    if isinstance(words, (str, bytes, Set)) or not hasattr(words, "__iter__"):
+        raise TypeError(
+            f"The vocabulary in vectors is {reprlib.repr(words)}, but must be a list of words, in "
+            "the order of the array's rows, or a dict from words to row numbers."
+        )
     words = list(words) if listed(words) is None else listed(words)
     if len(words) != n_rows:
         raise ValueError(
@@ -383,6 +478,29 @@ def _read_vocabulary(words, n_rows):
                 "one of them."
             )
     return vocabulary
+
+
+def _in_nfc(vocabulary):
+    """The vocabulary with its words in NFC; of several that become one word, one is kept."""
+    if all(not isinstance(word, str) or word.isascii() for word in vocabulary):
+        return vocabulary
+    composed, first, twice = {}, {}, []
+    for word, row in vocabulary.items():
+        form = nfc(word)
+        if form in composed:
+            twice.append((first[form], word))
+            if word != form:
+                continue
+        composed[form], first[form] = row, word
+    if twice:
+        warnings.warn(
+            f"{len(twice)} words of vectors are spelled with other code points than a word that "
+            f"is the same in Unicode's form NFC, such as {twice[0][0]!a} and "
+            f"{twice[0][1]!a}. Each keeps one vector: that of the spelling in NFC, or else "
+            "of the first.",
+            stacklevel=5,
+        )
+    return composed
 
 
 def _as_finite(values, vocabulary):

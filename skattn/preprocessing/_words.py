@@ -2,8 +2,11 @@
 
 import re
 import reprlib
+import sys
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, repeat
 from typing import Any
 
@@ -19,7 +22,7 @@ FEW = 5  # words that a message names
 class WordSets:
     """Tokens of all sets, and where each set begins and ends."""
 
-    tokens: list | np.ndarray  # words or ids; an array only of integers
+    tokens: list | np.ndarray  # words in NFC, or ids; an array only of integers
     offsets: np.ndarray
     weights: np.ndarray | None = None
     n_columns: int | None = None  # of the sparse matrix whose columns the tokens are
@@ -90,7 +93,32 @@ class WordSets:
 
 
 def _lower_cased_words(text):
-    return WORD.findall(text.lower())
+    text = text.lower()
+    return WORD.findall(text) if text.isascii() else _word_with_marks().findall(nfc(text))
+
+
+@cache
+def _word_with_marks():
+    """The pattern of a word that keeps its combining marks and invisible joiners."""
+    characters = map(chr, range(sys.maxunicode + 1))
+    marks = "".join(c for c in characters if unicodedata.category(c)[0] == "M")
+    return re.compile(rf"\w+(?:[{marks}\u200c\u200d]+\w*)*")
+
+
+def nfc(word):
+    """A text in Unicode's composed form, in which all words are compared; else as it is."""
+    return unicodedata.normalize("NFC", word) if isinstance(word, str) else word
+
+
+def as_array(X):
+    """An array of another library, as a torch tensor, as a NumPy array; None if X is no array."""
+    if hasattr(X, "detach") and hasattr(X, "numpy"):  # torch's
+        X = X.detach().cpu()
+        try:
+            return X.numpy()
+        except TypeError:  # a type that NumPy lacks, as bfloat16
+            return X.double().numpy()
+    return np.asarray(X) if hasattr(X, "__array__") else None
 
 
 def read_baskets(X):
@@ -141,7 +169,9 @@ def read_documents(X, tokenizer):
         if ids.dtype.kind in "iu":  # not where signed and unsigned ones became floats
             return WordSets(ids, offsets, index=index)
     plain = (t.tolist() if isinstance(t, np.ndarray) else t for t in documents)
-    return WordSets(list(chain.from_iterable(plain)), offsets, index=index)
+    words = chain.from_iterable(plain)
+    words = [w if not isinstance(w, str) or w.isascii() else nfc(w) for w in words]
+    return WordSets(words, offsets, index=index)
 
 
 def _entries(X):
@@ -167,6 +197,8 @@ def _entries(X):
             )
         X = _only_column(X)
     entries = listed(X)
+    if entries is None and as_array(X) is not None:
+        return _entries(as_array(X))
     if entries is None:
         raise TypeError(
             f"X is a {type(X).__name__}, but must be a list, an array or a column of sets of "
@@ -206,6 +238,8 @@ def _tokens_of(entry, i, tokenizer):
         return list(tokens)
     if isinstance(entry, (list, tuple)):
         return entry
+    if hasattr(entry, "detach"):
+        entry = as_array(entry)
     if isinstance(entry, np.ndarray) and entry.ndim:
         if entry.ndim > 2 or (entry.ndim == 2 and entry.shape[1] != 1):
             raise TypeError(
