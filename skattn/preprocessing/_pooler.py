@@ -22,10 +22,17 @@ def _count(sets):
     return sets.with_values(weights[:, None]).segment_sum()
 
 
+def _std(sets):
+    """Standard deviations; values are scaled by powers of two, so that no square overflows."""
+    _, exponents = np.frexp(sets.with_values(np.abs(sets.values)).segment_max())
+    scaled = sets.with_values(np.ldexp(sets.values, -sets.repeat(exponents)))
+    return np.ldexp(np.split(_pooled(StatsPooling(), scaled), 4, axis=1)[1], exponents)
+
+
 # From sets of one length, of n > 0 tokens each, to one row per set.
 STATISTICS = {
     "mean": lambda sets: _pooled(MeanPooling(), sets),
-    "std": lambda sets: np.split(_pooled(StatsPooling(), sets), 4, axis=1)[1],
+    "std": _std,
     "min": lambda sets: -_pooled(MaxPooling(), sets.with_values(-sets.values)),
     "max": lambda sets: _pooled(MaxPooling(), sets),
     "sum": lambda sets: _pooled(SumPooling(), sets),

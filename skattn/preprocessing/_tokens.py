@@ -5,6 +5,7 @@ from inspect import Parameter, signature
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -71,6 +72,9 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
     sets of sample weight 0 are left out of `fit` in any case, and tokens of weight 0 have no row
     in the output.
 
+    A ColumnTransformer, alone or in a Pipeline, can select token features by name where they have
+    names: it gets the tokens as a pandas frame with the columns `feature_names_in_`.
+
     The output is a RaggedArray, which ``set_output`` leaves as it is. FeatureUnion and
     ColumnTransformer cannot stack such outputs: pool first.
 
@@ -121,7 +125,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             Fitted.
         """
         tokens, used, parameters = self._prepare(X, y, sample_weight)
-        values = tokens.values[used]
+        values = self._named(tokens.values[used])
         self.transformer_.fit(values, **parameters)
         first = values[:1].copy()  # the transformer may write over what it gets
         self.n_features_out_ = self._rows(self.transformer_.transform(first), 1).shape[1]
@@ -148,7 +152,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             One row of `n_features_out_` columns for each token.
         """
         tokens, used, parameters = self._prepare(X, y, sample_weight)
-        values, transformer = tokens.values[used], self.transformer_
+        values, transformer = self._named(tokens.values[used]), self.transformer_
         method = getattr(transformer, "fit_transform", None)
         if method is not None and all(_takes(method, name) for name in parameters):
             rows = method(values, **parameters)
@@ -272,7 +276,19 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         """Transformed tokens (n_tokens, n_features_out_); no transformer is asked for 0 rows."""
         if len(values) == 0:
             return np.empty((0, self.n_features_out_), values.dtype)
-        return self._rows(self.transformer_.transform(values), len(values))
+        return self._rows(self.transformer_.transform(self._named(values)), len(values))
+
+    def _named(self, values):
+        """The tokens; as a frame where a ColumnTransformer can select them by their names."""
+        names = getattr(self, "feature_names_in_", None)
+        parts = [self.transformer_]
+        if hasattr(self.transformer_, "get_params"):
+            parts += self.transformer_.get_params().values()
+        if names is None or not any(isinstance(part, ColumnTransformer) for part in parts):
+            return values
+        import pandas as pd
+
+        return pd.DataFrame(values, columns=names)
 
     def _rows(self, out, n_tokens):
         """What the transformer gave for so many tokens, as a float array with a row for each."""
