@@ -1,4 +1,4 @@
-"""Sets of words, of ids and of a basket's items, in any container."""
+"""Read sets of words, ids or basket items from any container."""
 
 import re
 import reprlib
@@ -20,7 +20,7 @@ FEW = 5  # words that a message names
 
 @dataclass(frozen=True, eq=False)
 class WordSets:
-    """Tokens of all sets, and where each set begins and ends."""
+    """The tokens of all sets, and where each set begins and ends."""
 
     tokens: list | np.ndarray  # words in NFC, or ids; an array only of integers
     offsets: np.ndarray
@@ -30,12 +30,12 @@ class WordSets:
     rows: np.ndarray | None = None
 
     def where(self, position):
-        """Which token it is, for a message."""
+        """The token's number and its set, for a message."""
         i = int(np.searchsorted(self.offsets, position, side="right")) - 1
         return f"Token {position - self.offsets[i]} of set {i}"
 
     def row_numbers(self, n_words):
-        """Tokens that are row numbers, -1 for those out of range, (n_tokens,)."""
+        """The tokens as row numbers, -1 if out of range, (n_tokens,)."""
         ids = self.tokens
         if isinstance(ids, np.ndarray):
             known = (ids >= 0) & (ids < n_words)
@@ -45,20 +45,20 @@ class WordSets:
                 position = next(k for k, token in enumerate(ids) if type(token) is kind)
                 raise TypeError(
                     f"{self.where(position)} is {ids[position]!r}, but without a vocabulary "
-                    "tokens are ids: the integer numbers of the rows of vectors. To look up "
-                    "words, give vectors as a pair (vocabulary, array) or as a dict."
+                    "tokens must be ids: integer row numbers of vectors. To look up words, give "
+                    "vectors as a tuple (vocabulary, array) or as a dict."
                 )
         return np.array([i if 0 <= i < n_words else -1 for i in ids], dtype=np.int64)
 
     def look_up(self, vocabulary):
-        """What the vocabulary has for each token, -1 for those it lacks, (n_tokens,)."""
+        """The row of each token in the vocabulary, -1 if it has none, (n_tokens,)."""
         tokens = self.tokens.tolist() if isinstance(self.tokens, np.ndarray) else self.tokens
         try:
             rows = np.fromiter(map(vocabulary.get, tokens, repeat(-1)), np.int64, len(tokens))
         except TypeError as error:
             raise TypeError(
-                f"A token of X is no word ({error}): each set must be a text, or a flat list of "
-                "words or ids."
+                f"A token of X is not a word ({error}). Each set must be a text, or a flat list "
+                "of words or ids."
             ) from error
         unknown = np.flatnonzero(rows < 0)
         if unknown.size:
@@ -67,14 +67,14 @@ class WordSets:
                 token = tokens[position]
                 if is_missing(token) or isinstance(token, str) not in kinds:
                     raise TypeError(
-                        f"{self.where(position)} is {token!r}, but the vocabulary has "
-                        f"such words as {some(vocabulary)}. Where tokens are the numbers of "
-                        "rows, give vectors as the array alone."
+                        f"{self.where(position)} is {token!r}, but the words of the vocabulary "
+                        f"are of another type: {some(vocabulary)}. If tokens are row numbers, "
+                        "give vectors as the array alone."
                     )
         return rows
 
     def distinct(self):
-        """A number for each token there is, in sorted order; None where they are columns."""
+        """A number for each distinct token, in sorted order; None if tokens are columns."""
         if self.n_columns is not None:
             return None
         if isinstance(self.tokens, np.ndarray):
@@ -84,11 +84,11 @@ class WordSets:
                 words = sorted(set(self.tokens))
             except TypeError as error:
                 raise TypeError(
-                    f"The tokens of X cannot be put in order ({error}): each set must be a text, "
-                    "or a flat list of words or ids, and all of one kind."
+                    f"The tokens of X cannot be sorted ({error}). Each set must be a text, or a "
+                    "flat list of words or ids, and all tokens must be of one type."
                 ) from error
         if not words:
-            raise ValueError("Found no tokens; 'onehot' needs at least one, to learn which exist.")
+            raise ValueError("Found no tokens in X; 'onehot' needs at least one.")
         return {word: j for j, word in enumerate(words)}
 
 
@@ -111,7 +111,7 @@ def nfc(word):
 
 
 def as_array(X):
-    """An array of another library, as a torch tensor, as a NumPy array; None if X is no array."""
+    """Any library's array, for instance a torch tensor, as a NumPy array; None if X is none."""
     if hasattr(X, "detach") and hasattr(X, "numpy"):  # torch's
         X = X.detach().cpu()
         try:
@@ -126,7 +126,7 @@ def read_baskets(X):
     if X.ndim != 2 or X.shape[1] == 0 or X.dtype.kind not in "fiub":
         raise ValueError(
             f"X is a sparse array of shape {X.shape} and dtype {X.dtype}, but must hold real "
-            "numbers and be of shape (n_samples, n_words), with at least one word."
+            "numbers and be of shape (n_samples, n_words) with at least one word."
         )
     entries = X.tocoo().astype(np.float64)
     bad = np.flatnonzero(~(np.isfinite(entries.data) & (entries.data >= 0)))
@@ -135,7 +135,7 @@ def read_baskets(X):
         what = "Negative values in data passed" if entries.data[k] < 0 else "NaN or infinity in X"
         raise ValueError(
             f"{what}: set {entries.row[k]} has the entry {entries.data[k]} in column "
-            f"{entries.col[k]}. Entries are token weights: each must be finite, 0 or more."
+            f"{entries.col[k]}. Entries are token weights: each must be finite and 0 or more."
         )
     rows = entries.tocsr()  # a copy, in which duplicates are summed
     rows.eliminate_zeros()
@@ -145,19 +145,19 @@ def read_baskets(X):
 
 def read_ragged_ids(X):
     """A RaggedArray of one feature, whose values are whole numbers."""
-    with np.errstate(invalid="ignore"):  # NaN, which is then seen to differ
+    with np.errstate(invalid="ignore"):  # NaN; the comparison below finds it
         ids = X.values.astype(np.int64)
     if X.n_tokens and (X.n_features != 1 or np.any(ids != X.values)):
         raise TypeError(
-            f"X is a RaggedArray of {X.n_features} features, but must have one, whose values are "
-            "ids: whole numbers. Token vectors need no TokenEmbedder."
+            f"X is a RaggedArray of {X.n_features} features, but must have one, and its values "
+            "must be ids: whole numbers. Token vectors need no TokenEmbedder."
         )
     X = X.with_values(ids).drop_zero_weights()
     return WordSets(X.values.ravel(), X.offsets, X.weights, index=X.index, rows=X.rows)
 
 
 def read_documents(X, tokenizer):
-    """A list, array or column, each entry of which is a text or a list of tokens."""
+    """A list, array or column of texts or lists of tokens."""
     tokenizer = _lower_cased_words if tokenizer is None else tokenizer
     documents = [_tokens_of(entry, i, tokenizer) for i, entry in enumerate(_entries(X))]
     offsets = np.zeros(len(documents) + 1, dtype=np.int64)
@@ -166,7 +166,7 @@ def read_documents(X, tokenizer):
     arrays = [tokens for tokens in documents if len(tokens)]
     if arrays and all(isinstance(tokens, np.ndarray) for tokens in arrays):
         ids = np.concatenate(arrays)
-        if ids.dtype.kind in "iu":  # not where signed and unsigned ones became floats
+        if ids.dtype.kind in "iu":  # signed and unsigned integers together become floats
             return WordSets(ids, offsets, index=index)
     plain = (t.tolist() if isinstance(t, np.ndarray) else t for t in documents)
     words = chain.from_iterable(plain)
@@ -184,16 +184,16 @@ def _entries(X):
         if X.ndim == 2 and X.dtype.kind in "iuUOT":
             return X
         raise TypeError(
-            f"X is an array of shape {X.shape} and dtype {X.dtype}, but tokens are words or "
+            f"X is an array of shape {X.shape} and dtype {X.dtype}, but must hold words or "
             "integer ids, each row a set. Make a matrix of counts sparse: "
             "scipy.sparse.csr_array(X)."
         )
     if hasattr(X, "columns") and hasattr(X, "shape"):  # a pandas, polars or Arrow table
         if X.shape[1] != 1:
             raise ValueError(
-                f"X is a frame of {X.shape[1]} columns, but must have one, of texts or lists of "
-                "tokens. Pass that column, in a ColumnTransformer its name; make a table of "
-                "counts sparse: scipy.sparse.csr_array(X)."
+                f"X is a frame of {X.shape[1]} columns, but must have one column of texts or "
+                "lists of tokens. Pass this column, or its name in a ColumnTransformer. Make a "
+                "table of counts sparse: scipy.sparse.csr_array(X)."
             )
         X = _only_column(X)
     entries = listed(X)
@@ -202,7 +202,7 @@ def _entries(X):
     if entries is None:
         raise TypeError(
             f"X is a {type(X).__name__}, but must be a list, an array or a column of sets of "
-            "tokens, or a sparse matrix. A single text is passed as [text]."
+            "tokens, or a sparse matrix. Pass a single text as [text]."
         )
     return entries
 
@@ -214,7 +214,7 @@ def _only_column(frame):
 
 
 def listed(values):
-    """A Series, an index or an Arrow array as a list; None if it is no such thing."""
+    """A Series, an index or an Arrow array as a list; None for anything else."""
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(values, method) and getattr(values, "ndim", 1) == 1:
             return getattr(values, method)()
@@ -222,7 +222,7 @@ def listed(values):
 
 
 def is_missing(value):
-    """Whether a text or a word is None, NaN or pandas' NA."""
+    """Whether a text or a word is None, NaN or pandas.NA."""
     is_nan = isinstance(value, float) and value != value
     return value is None or is_nan or type(value).__name__ == "NAType"
 
@@ -245,7 +245,7 @@ def _tokens_of(entry, i, tokenizer):
             raise TypeError(
                 f"Set {i} has shape {entry.shape}, but a set is a flat list of words or ids."
             )
-        masked = np.ma.isMaskedArray(entry)  # what is masked is padding
+        masked = np.ma.isMaskedArray(entry)  # masked entries are padding
         entry = entry.compressed() if masked else entry.ravel()
         return entry if entry.dtype.kind in "iu" else entry.tolist()
     tokens = listed(entry)
@@ -253,7 +253,7 @@ def _tokens_of(entry, i, tokenizer):
         return tokens
     if is_missing(entry):
         raise ValueError(
-            f"Set {i} is missing ({entry!r}). Give '' or [] for a set without tokens, or drop it."
+            f"Set {i} is missing ({entry!r}). Drop it, or give '' or [] for a set without tokens."
         )
     raise TypeError(
         f"Set {i} is {reprlib.repr(entry)}, of type {type(entry).__name__}, but must be a text, or "
@@ -262,5 +262,5 @@ def _tokens_of(entry, i, tokenizer):
 
 
 def some(words):
-    """The first few of them, for a message."""
+    """The first few words, for a message."""
     return ", ".join(repr(word) for word, _ in zip(words, range(FEW), strict=False))
