@@ -361,12 +361,12 @@ def test_sets_without_tokens_pass_through_transform(empty, awkward_sets):
 @pytest.mark.parametrize("method", ["fit", "fit_transform"])
 def test_fit_without_tokens_is_refused(method, awkward_sets):
     fit = getattr(TokenTransformer(PCA(2)), method)
-    with pytest.raises(ValueError, match=r"Found no tokens in 2 sets"):
+    with pytest.raises(ValueError, match=r"Found no tokens of positive weight in 2 sets"):
         fit([np.empty((0, 3))] * 2)
-    with pytest.raises(ValueError, match=r"Found no tokens in 2 sets"):
+    with pytest.raises(ValueError, match=r"Found no tokens of positive weight in 2 sets"):
         fit([np.empty((0, 3))] * 2, [[], []])  # as targets of tokens
     X = RaggedArray.from_list([np.ones((2, 3))], [[0, 0]])
-    with pytest.raises(ValueError, match=r"Found no tokens in 1 sets \(of positive weight\)"):
+    with pytest.raises(ValueError, match=r"Found no tokens of positive weight in 1 sets"):
         fit(X)
     with pytest.raises(ValueError, match="Found no tokens"):
         fit(awkward_sets, sample_weight=[0, 1, 0, 0, 0, 0, 1])  # weight on empty sets alone
@@ -396,7 +396,7 @@ def test_what_is_no_transformer_is_refused(transformer, awkward_sets):
 def test_sparse_rows_are_refused_and_a_dense_step_helps(method, awkward_sets):
     sets = [np.rint(tokens) for tokens in awkward_sets]
     sparse = OneHotEncoder(handle_unknown="ignore")
-    with pytest.raises(TypeError, match="OneHotEncoder gives sparse rows.*sparse_output=False"):
+    with pytest.raises(TypeError, match="OneHotEncoder returns sparse rows.*sparse_output=False"):
         getattr(TokenTransformer(sparse), method)(sets)
     svd = make_pipeline(sparse, TruncatedSVD(2, random_state=0))
     assert TokenTransformer(svd).fit_transform(sets).n_features == 2
@@ -410,8 +410,8 @@ def test_sparse_rows_are_refused_and_a_dense_step_helps(method, awkward_sets):
     [
         (lambda X: X[:1].sum(axis=1), ValueError, r"shape \(1,\) for 1 tokens"),
         (lambda X: np.vstack([X, X]), ValueError, r"shape \(2, 3\) for 1 tokens.*one row per"),
-        (lambda X: X.astype(str), TypeError, "gives rows of dtype <U"),
-        (lambda X: X.astype(complex), TypeError, "gives rows of dtype complex128"),
+        (lambda X: X.astype(str), TypeError, "returns rows of dtype <U"),
+        (lambda X: X.astype(complex), TypeError, "returns rows of dtype complex128"),
     ],
 )
 def test_rows_that_are_no_tokens_are_refused(function, error, message, awkward_sets):
@@ -723,7 +723,7 @@ def test_names_say_statistic_and_feature(rng):
         ({"statistics": (["mean"],)}, ValueError, r"statistics has \['mean'\]"),
         ({"statistics": (1.0,)}, ValueError, "quantile 1.0.*'min' and 'max'"),
         ({"statistics": (float("nan"),)}, ValueError, "quantile nan"),
-        ({"statistics": ("mean", "mean")}, ValueError, "names one of them twice"),
+        ({"statistics": ("mean", "mean")}, ValueError, "has an entry twice"),
         ({"empty": None}, ValueError, "empty must be one of"),
         ({"empty": "zero"}, ValueError, "empty must be one of"),
     ],
