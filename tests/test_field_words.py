@@ -55,8 +55,9 @@ def test_n03_words_that_collide_are_warned_of_and_the_composed_one_is_kept():
     with pytest.warns(UserWarning, match=r"1 words of vectors .* 'cafe\\u0301' and 'caf\\xe9'"):
         out = embedder.fit_transform(words)
     assert_array_equal(out.values, VECTORS[[1, 1, 2]])
-    columns = TokenEmbedder(VECTORS).fit_transform(sparse.csr_array(np.eye(3)))
-    assert_array_equal(columns.values, VECTORS)
+    baskets = sparse.csr_array(np.eye(3))  # columns are no words: each has its row
+    assert_array_equal(embedder.transform(baskets).values, VECTORS)
+    assert embedder.words(baskets) == [[0], [spelled("NFC")], ["cafe"]]
 
 
 # N16: arrays of other libraries -----------------------------------------------------------------
@@ -263,3 +264,19 @@ def test_words_of_ids_and_of_baskets():
 def test_a_vocabulary_of_the_wrong_kind_is_refused_by_name(vocabulary, error, message):
     with pytest.raises(error, match=message):
         TokenEmbedder((vocabulary, VECTORS)).fit([["a"]])
+
+
+@pytest.mark.parametrize(
+    ("params", "X"),
+    [
+        ({"vectors": {"a": [1.0]}, "unknown": "error"}, [["x" * 60_000]]),
+        ({"vectors": VECTORS}, [["x" * 60_000]]),
+        ({"vectors": {1: [1.0]}}, [["x" * 60_000]]),
+        ({"vectors": {"x" * 60_000: [1.0]}}, [[1]]),
+        ({"vectors": {"a": [1.0]}, "tokenizer": lambda text: text}, ["x" * 60_000]),
+    ],
+)
+def test_no_message_shows_all_of_a_long_text(params, X):
+    with pytest.raises((TypeError, ValueError), match=r"'?x+\.\.\.x+'?|is 1") as caught:
+        TokenEmbedder(**params).fit(X)
+    assert len(str(caught.value)) < 400

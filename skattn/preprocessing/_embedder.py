@@ -253,8 +253,8 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
         list of n_samples lists
             ``words(X)[i][j]`` is the word, or the id, of token j of set i in ``transform(X)``.
             Words are in Unicode's form NFC, lower-cased where the default tokenizer splits texts.
-            For sparse baskets they are the words of the columns, or the numbers of the columns
-            where there is no vocabulary.
+            For sparse baskets they are the words of the columns, or the number of a column
+            without a word.
 
         Examples
         --------
@@ -270,7 +270,7 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
         words = sets.tokens.tolist() if isinstance(sets.tokens, np.ndarray) else sets.tokens
         if sets.n_columns is not None and self.vocabulary_ is not None:
             word_of = {row: word for word, row in self.vocabulary_.items()}
-            words = [word_of[row] for row in words]
+            words = [word_of.get(row, row) for row in words]
         known = rows.values[:, 0] >= 0
         if self.unknown == "drop":
             words, rows = list(compress(words, known)), rows._keep(known)
@@ -359,7 +359,7 @@ class TokenEmbedder(RaggedOutputMixin, BaseEstimator):
         if self.unknown == "error" and unknown.any():
             position = int(np.argmax(unknown))
             raise ValueError(
-                f"{sets.where(position)} is {sets.tokens[position]!r}, which has no vector; "
+                f"{sets.where(position)}, which has no vector; "
                 f"{np.sum(unknown)} of {len(unknown)} tokens have none. Add them to vectors, or "
                 "choose unknown='drop' or unknown='zeros'."
             )

@@ -30,9 +30,11 @@ class WordSets:
     rows: np.ndarray | None = None
 
     def where(self, position):
-        """The token's number and its set, for a message."""
+        """The token, its number and its set, for a message."""
         i = int(np.searchsorted(self.offsets, position, side="right")) - 1
-        return f"Token {position - self.offsets[i]} of set {i}"
+        token = self.tokens[position]
+        token = token.item() if isinstance(token, np.generic) else token
+        return f"Token {position - self.offsets[i]} of set {i} is {reprlib.repr(token)}"
 
     def row_numbers(self, n_words):
         """The tokens as row numbers, -1 if out of range, (n_tokens,)."""
@@ -44,7 +46,7 @@ class WordSets:
             if kind is bool or not issubclass(kind, (int, np.integer)):
                 position = next(k for k, token in enumerate(ids) if type(token) is kind)
                 raise TypeError(
-                    f"{self.where(position)} is {ids[position]!r}, but without a vocabulary "
+                    f"{self.where(position)}, but without a vocabulary "
                     "tokens must be ids: integer row numbers of vectors. To look up words, give "
                     "vectors as a tuple (vocabulary, array) or as a dict."
                 )
@@ -67,7 +69,7 @@ class WordSets:
                 token = tokens[position]
                 if is_missing(token) or isinstance(token, str) not in kinds:
                     raise TypeError(
-                        f"{self.where(position)} is {token!r}, but the words of the vocabulary "
+                        f"{self.where(position)}, but the words of the vocabulary "
                         f"are of another type: {some(vocabulary)}. If tokens are row numbers, "
                         "give vectors as the array alone."
                     )
@@ -233,7 +235,7 @@ def _tokens_of(entry, i, tokenizer):
         tokens = tokenizer(entry)
         if isinstance(tokens, str) or not isinstance(tokens, Iterable):
             raise TypeError(
-                f"tokenizer gave {tokens!r} for set {i}, but must give a list of words."
+                f"tokenizer gave {reprlib.repr(tokens)} for set {i}, but must give a list of words."
             )
         return list(tokens)
     if isinstance(entry, (list, tuple)):
@@ -263,4 +265,4 @@ def _tokens_of(entry, i, tokenizer):
 
 def some(words):
     """The first few words, for a message."""
-    return ", ".join(repr(word) for word, _ in zip(words, range(FEW), strict=False))
+    return ", ".join(reprlib.repr(word) for word, _ in zip(words, range(FEW), strict=False))
