@@ -252,7 +252,7 @@ def minimize(
         n_iter,
         converged,
         reason,
-        _MESSAGES[reason] + said,
+        _MESSAGES[reason] + addition,
         track.grad_norm,
         track.curve,
     )
