@@ -224,7 +224,7 @@ def _codes_of_keys(keys, index):
     if len(unknown):
         raise ValueError(
             f"Column {keys.names[0]!r} has {len(unknown)} keys that index lacks, as "
-            f"{found[unknown[0]]!r}. Drop these rows, or add the keys to index."
+            f"{short(found[unknown[0]])}. Drop these rows, or add the keys to index."
         )
     return where[codes], index
 

@@ -180,7 +180,13 @@ def _read_array(X, estimator):
             return _read_cells(cells, estimator)
     if X.shape == (0,):
         return _stack([])
-    return _read_padded(X) if X.ndim == 3 else _read_dense(X, estimator)
+    if X.ndim == 3:
+        return _read_padded(X)
+    _refuse_no_numbers("X", X)
+    if X.dtype == object and X.ndim == 2:
+        for i, row in enumerate(X):
+            _refuse_missing([row], i)
+    return _read_dense(X, estimator)
 
 
 def _read_masked(X, estimator):
@@ -198,7 +204,7 @@ def _read_masked(X, estimator):
             f"Token {j} of set {i} is masked in part. Mask a token's whole row to leave it out, "
             "or fill in its missing features."
         )
-    return _without_padding(np.ma.getdata(X), padding)
+    return _without_padding(_numeric(np.ma.getdata(X)), padding)
 
 
 def _read_padded(X):
@@ -222,18 +228,6 @@ def _without_padding(X, padding):
 
 def _read_dense(X, estimator):
     """A 2-D array or frame of numbers: one token a sample."""
-    columns = columns_of(X) if is_frame(X) else [(None, X)]
-    for name, column in columns:
-        where = "X" if name is None else f"Column {name!r}"
-        if column.dtype.kind in "mM":
-            raise TypeError(_NO_NUMBERS.format(where, f"dtype {column.dtype}"))
-        if column.dtype.kind == "O":
-            text = next((value for value in np.ravel(column) if isinstance(value, str)), None)
-            if text is not None:
-                raise ValueError(_NO_NUMBERS.format(where, short(text)) + _how_to_read(text))
-    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 2:
-        for i, row in enumerate(X):
-            _refuse_missing([row], i)
     values = check_array(
         X,
         dtype=[np.float64, np.float32],
@@ -252,11 +246,12 @@ def _read_series(X, estimator):
 
 def _read_frame(X, estimator):
     """A frame: of one column of sets, or of numbers."""
-    listed, columns = set_columns(X), columns_of(X)
+    columns = columns_of(X)
+    listed = [name for name, column in columns if holds_sets(column)]
     if listed and len(columns) > 1:
         raise ValueError(
-            f"X is a frame of {len(columns)} columns, of which {listed} hold sets. Pass one such "
-            "column at a time; in a ColumnTransformer give each its own transformer, and give "
+            f"X is a frame of {len(columns)} columns, of which {short(listed)} hold sets. Pass one "
+            "such column at a time; in a ColumnTransformer give each its own transformer, and give "
             "the ordinary columns theirs. Where the sets of one column are to attend to those of "
             "another, name that one by the attention's context=."
         )
@@ -265,6 +260,8 @@ def _read_frame(X, estimator):
     if is_pandas(X, "DataFrame"):
         if len(columns) == 1 and any(isinstance(cell, str) for cell in columns[0][1]):
             return _read_series(columns[0][1], estimator)  # which says what a cell must hold
+        for name, column in columns:
+            _refuse_no_numbers(f"Column {name!r}", column)
         return _read_dense(X, estimator)._with(index=X.index)
     if is_from(X, "polars", "DataFrame"):
         if len(columns) == 1 and polars_kind(columns[0][1]) == "String":
@@ -312,20 +309,21 @@ def _read_awkward(X, estimator):
 
 def is_table(X):
     """Whether X is a 2-D array or frame of numbers: one token a sample."""
-    if isinstance(X, (list, tuple, RaggedArray)):
-        return False
-    if _is_empty_column(X):
+    if isinstance(X, (list, tuple, RaggedArray)) or _is_empty_column(X):
         return False
     if is_frame(X):
         return not set_columns(X) and type(X).__name__ != "RecordBatch"  # strange to scikit-learn
+    if is_from(X, "awkward", "Array"):
+        return X.ndim == 2 and not X.fields and X.layout.purelist_isregular
     if getattr(X, "ndim", 0) != 2:
         return False
-    return np.asarray(X).dtype.kind != "O" or not any(map(is_cell, np.ravel(X)))
+    return getattr(X, "dtype", None) != np.dtype(object) or not any(map(is_cell, np.ravel(X)))
 
 
 def _is_empty_column(X):
     """Whether X is a column for cells of sets which has none."""
-    return getattr(X, "shape", None) == (0, 1) and np.asarray(X).dtype == object
+    is_column = isinstance(X, np.ndarray) or is_pandas(X, "DataFrame")
+    return is_column and X.shape == (0, 1) and np.asarray(X).dtype == object
 
 
 READERS = (
@@ -680,6 +678,16 @@ def _refuse_missing(cell, i):
         for value in np.ravel(np.array(token, dtype=object)) if kind == "O" else ():
             if is_missing(value) and not isinstance(value, float):  # NaN is named beside infinity
                 raise ValueError(_MISSING.format(f"token {j} of set {i}", f"has {value!r}"))
+
+
+def _refuse_no_numbers(what, column):
+    """Raise where a column or array of one token a sample holds dates or text."""
+    if column.dtype.kind in "mM":
+        raise TypeError(_NO_NUMBERS.format(what, f"dtype {column.dtype}"))
+    if column.dtype.kind == "O":
+        text = next((value for value in np.ravel(column) if isinstance(value, str)), None)
+        if text is not None:
+            raise ValueError(_NO_NUMBERS.format(what, short(text)) + _how_to_read(text))
 
 
 def _how_to_read(text):
