@@ -37,12 +37,16 @@ def is_cell(value):
 
 
 def is_arrow_list(kind):
-    """Whether an Arrow type is a kind of list, which has a `value_field`, or an extension type."""
-    return hasattr(kind, "value_field") or hasattr(kind, "extension_name")
+    """Whether an Arrow type is a kind of list, or an extension type, which may be one."""
+    return hasattr(kind, "value_field") or getattr(kind, "extension_name", "arrow.bool8") != (
+        "arrow.bool8"
+    )
 
 
 def polars_kind(column):
     """Name of the type of a polars column, whatever its parameters."""
+    if hasattr(column.dtype, "ext_storage"):
+        return "Extension"
     return column.dtype.base_type().__name__
 
 
@@ -51,7 +55,7 @@ def holds_sets(column):
     if is_pandas(column, "Series"):
         return column.dtype.kind == "O" and any(map(is_cell, column))
     if is_from(column, "polars", "Series"):
-        return polars_kind(column) in ("List", "Array", "Object")
+        return polars_kind(column) in ("List", "Array", "Object", "Extension")
     return is_arrow_list(column.type)
 
 

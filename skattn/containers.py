@@ -47,23 +47,26 @@ def as_ragged(X, *, estimator=None):
       cell is n tokens of one feature;
     - a column of lists, as a pandas Series of Arrow's type, a polars Series or a pyarrow array,
       or a frame or table of one such column: lists of lists, whatever the length of each is
-      declared as;
+      declared as, and Arrow's tensors of one shape;
     - an awkward array with two ragged axes or one. One that is regular throughout is read as the
-      NumPy array it equals.
+      NumPy array it equals;
+    - a tensor of torch, read as the NumPy array it equals; a nested tensor, a packed sequence.
 
     Parameters
     ----------
     X : container of sets
-        Integer, boolean and float16 tokens become float64, float32 stays.
+        float32 tokens stay; all other real numbers become float64, as integers, booleans,
+        float16 and Decimal.
     estimator : estimator or str, default=None
         Named in the error messages of dense input.
 
     Returns
     -------
     RaggedArray
-        Token vectors as float32 or float64, with the token weights that a RaggedArray brought
-        and the index of a pandas object. Nothing is copied that need not be; the values of an
-        Arrow, polars or awkward column are read where they lie.
+        Token vectors as float32 or float64, with the token weights that a RaggedArray brought,
+        the index of a pandas object and the column names of frames in a list. Nothing is copied
+        that need not be; the values of an Arrow, polars or awkward column are read where they
+        lie.
 
     Raises
     ------
@@ -71,7 +74,8 @@ def as_ragged(X, *, estimator=None):
         If X is no container of sets: sparse, text, a scalar, ragged 1-D rows.
     ValueError
         If tokens hold a null, NaN or infinity, or have different numbers of features, naming the
-        set and the token; if a set is null; if a frame has other columns beside one of sets.
+        set and the token; if a set is null; if a frame has other columns beside one of sets; if
+        frames in a list have different columns, or the same in another order.
 
     Notes
     -----
@@ -293,6 +297,8 @@ def _read_polars(X, estimator):
     """A polars column of lists or objects, or any other as the NumPy array it equals."""
     if polars_kind(X) == "Object":
         return _read_cells(X.to_list(), estimator)
+    if polars_kind(X) == "Extension":
+        raise TypeError(_EXTENSION.format(X.dtype, "column.ext.storage()"))
     if not holds_sets(X):
         return _read_array(X.to_numpy(), estimator)
     return _read_nested(_PolarsColumn(X))
@@ -372,8 +378,7 @@ class _ArrowColumn:
                 null = start + int(np.argmax(chunk.is_null().to_numpy(zero_copy_only=False)))
             start += len(chunk)
         if null is None and hasattr(kind, "extension_name"):
-            chunks = [_of_extension(chunk) for chunk in chunks]
-            kind = chunks[0].type
+            chunks, kind = _without_extension(chunks, kind)
         return cls(chunks, kind, null)
 
     @property
@@ -399,18 +404,23 @@ class _ArrowColumn:
         return _joined([chunk.to_numpy(zero_copy_only=False) for chunk in self.chunks], np.float64)
 
 
-def _of_extension(chunk):
-    """An array without nulls of an extension type of Arrow as lists or numbers."""
+def _without_extension(chunks, kind):
+    """Chunks without nulls of an extension type of Arrow as lists or numbers, and their type."""
+    import pyarrow as pa
+
+    if kind.extension_name == "arrow.bool8":
+        return [chunk.storage.cast(pa.bool_()) for chunk in chunks], pa.bool_()
+    if kind.extension_name != "arrow.fixed_shape_tensor":
+        raise TypeError(_EXTENSION.format(kind, "column.cast(column.type.storage_type)"))
+    chunks = [_lists_of_tensors(chunk) for chunk in chunks or [pa.nulls(0, kind)]]
+    return chunks, chunks[0].type
+
+
+def _lists_of_tensors(chunk):
+    """An array of Arrow's tensors as lists of lists of one length."""
     import pyarrow as pa
 
     kind = chunk.type
-    if kind.extension_name == "arrow.bool8":
-        return pa.array(chunk.to_numpy(zero_copy_only=False))
-    if kind.extension_name != "arrow.fixed_shape_tensor":
-        raise TypeError(
-            f"X holds the extension type {kind}, of which is not known what it means. Where its "
-            "storage holds the vectors, pass column.cast(column.type.storage_type)."
-        )
     order = [0, *(axis + 1 for axis in kind.permutation or range(len(kind.shape)))]
     numbers = chunk.storage.flatten().to_numpy(zero_copy_only=False)
     block = numbers.reshape(len(chunk), *kind.shape).transpose(order)
@@ -578,6 +588,10 @@ def _joined(arrays, dtype):
 _NO_SET = (
     "Cell {} of the column holds {}, but each cell must hold a set of token vectors. Use an "
     "empty list for a set without tokens."
+)
+_EXTENSION = (
+    "X holds the extension type {}, whose meaning is not known. If its storage holds the vectors, "
+    "pass {}."
 )
 _MISSING = "Input X contains a missing value: {} {}. Drop or impute such tokens."
 
