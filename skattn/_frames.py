@@ -14,10 +14,17 @@ def is_frame(X):
     return any(is_from(X, *frame) for frame in FRAMES)
 
 
-def columns_of(frame):
-    """Names and columns of a frame, pair by pair, as a name may stand twice."""
+def names_of(frame):
+    """Names of a frame's columns, one of which may stand twice."""
+    return list(frame.schema.names if is_from(frame, *FRAMES[2]) else frame.columns)
+
+
+def columns_of(frame, numbers=True):
+    """Names and columns of a frame; of one of pandas at will without those of numbers."""
     if is_pandas(frame, "DataFrame"):
-        return [(name, frame.iloc[:, j]) for j, name in enumerate(frame.columns)]
+        kinds = enumerate(frame.dtypes.items())
+        wanted = [(j, name) for j, (name, k) in kinds if numbers or k.kind not in "fiub"]
+        return [(name, frame.iloc[:, j]) for j, name in wanted]
     if is_from(frame, "polars", "DataFrame"):
         return [(column.name, column) for column in frame.get_columns()]
     return list(zip(frame.schema.names, frame.columns, strict=True))
@@ -25,6 +32,8 @@ def columns_of(frame):
 
 def listed(column):
     """The entries of a column, an array or a sequence of any library in a list; [] of others."""
+    if isinstance(column, (list, tuple)):
+        return column
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(column, method):
             return getattr(column, method)()
@@ -61,7 +70,7 @@ def holds_sets(column):
 
 def set_columns(frame):
     """Names of the columns of a frame whose cells hold sets."""
-    return [name for name, column in columns_of(frame) if holds_sets(column)]
+    return [name for name, column in columns_of(frame, numbers=False) if holds_sets(column)]
 
 
 # A child table and its keys
@@ -167,7 +176,7 @@ def _column(frame, name):
             f"Got {type(frame).__name__}, but a child table is a pandas or polars DataFrame or an "
             "Arrow table."
         )
-    names = [name for name, _ in columns_of(frame)]
+    names = names_of(frame)
     if name not in names and name in getattr(getattr(frame, "index", None), "names", ()):
         return pd.Series(frame.index.get_level_values(name), index=frame.index)
     if names.count(name) != 1:

@@ -24,6 +24,7 @@ from ._frames import (
     is_arrow_list,
     is_cell,
     is_frame,
+    names_of,
     polars_kind,
     set_columns,
 )
@@ -250,11 +251,11 @@ def _read_series(X, estimator):
 
 def _read_frame(X, estimator):
     """A frame: of one column of sets, or of numbers."""
-    columns = columns_of(X)
+    columns, n_columns = columns_of(X, numbers=False), X.shape[1]
     listed = [name for name, column in columns if holds_sets(column)]
-    if listed and len(columns) > 1:
+    if listed and n_columns > 1:
         raise ValueError(
-            f"X is a frame of {len(columns)} columns, of which {short(listed)} hold sets. Pass one "
+            f"X is a frame of {n_columns} columns, of which {short(listed)} hold sets. Pass one "
             "such column at a time; in a ColumnTransformer give each its own transformer, and give "
             "the ordinary columns theirs. Where the sets of one column are to attend to those of "
             "another, name that one by the attention's context=."
@@ -262,7 +263,7 @@ def _read_frame(X, estimator):
     if listed or _is_empty_column(X):
         return as_ragged(columns[0][1], estimator=estimator)
     if is_pandas(X, "DataFrame"):
-        if len(columns) == 1 and any(isinstance(cell, str) for cell in columns[0][1]):
+        if columns and n_columns == 1 and any(isinstance(cell, str) for cell in columns[0][1]):
             return _read_series(columns[0][1], estimator)  # which says what a cell must hold
         for name, column in columns:
             _refuse_no_numbers(f"Column {name!r}", column)
@@ -627,7 +628,7 @@ def _names(cells, *kinds):
         if type(cell) in (np.ndarray, list, tuple):
             continue
         if is_frame(cell):
-            own = [name for name, _ in columns_of(cell)]
+            own = names_of(cell)
         elif is_pandas(cell, *kinds):
             own = list(cell.index)
         else:
@@ -653,7 +654,7 @@ _NO_NUMBERS = (
 def _numeric(cell, i=None):
     """The tokens of one cell as a numeric array, whatever nesting it comes in."""
     where = "X" if i is None else f"Set {i}"
-    if is_missing(cell):
+    if not hasattr(cell, "__len__") and is_missing(cell):
         raise TypeError(f"{where} is {cell!r}. Use an empty list for a set without tokens.")
     if issparse(cell):
         raise TypeError(f"{where} is sparse; sparse sets are not supported, use .toarray().")
