@@ -1,9 +1,5 @@
 """Any container of sets, read into one :class:`~skattn.RaggedArray`."""
 
-from dataclasses import dataclass
-from inspect import signature
-from typing import Any
-
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
@@ -27,6 +23,16 @@ from ._frames import (
     names_of,
     polars_kind,
     set_columns,
+)
+from ._nested import (
+    EXTENSION,
+    MISSING,
+    NO_SET,
+    ArrowColumn,
+    AwkwardColumn,
+    PolarsColumn,
+    check_finite,
+    read_nested,
 )
 from .ragged import RaggedArray
 
@@ -123,7 +129,7 @@ def as_ragged(X, *, estimator=None):
 
 def _read_ragged(X, estimator):
     ragged = X._with(values=as_float(X.values))
-    _check_finite(ragged)
+    check_finite(ragged)
     return ragged
 
 
@@ -153,7 +159,7 @@ def _read_sequence(X, estimator):
         np.cumsum([len(cell) for cell in X], out=offsets[1:])
         values = np.concatenate(X) if len(X) > 1 else X[0]
         ragged = RaggedArray._trusted(values, offsets)
-        _check_finite(ragged)
+        check_finite(ragged)
         return ragged
     cells = [_numeric(cell, i) for i, cell in enumerate(X)]
     ndims = {cell.ndim for cell in cells if cell.size}
@@ -227,7 +233,7 @@ def _without_padding(X, padding):
     n_samples, n, d = X.shape
     offsets = np.arange(n_samples + 1, dtype=np.int64) * n
     ragged = RaggedArray._trusted(as_float(X).reshape(n_samples * n, d), offsets)
-    _check_finite(ragged, skip=padding.ravel())
+    check_finite(ragged, skip=padding.ravel())
     return ragged._keep(~padding.ravel()) if padding.any() else ragged
 
 
@@ -281,7 +287,7 @@ def _read_cells(cells, estimator):
     for i, cell in enumerate(cells):
         if not is_cell(cell):
             hint = _how_to_read(cell) if isinstance(cell, str) else ""
-            raise ValueError(_NO_SET.format(i, short(cell)) + hint)
+            raise ValueError(NO_SET.format(i, short(cell)) + hint)
         tokens = _numeric(cell, i)
         sets.append(tokens.reshape(-1, 1) if tokens.ndim == 1 and tokens.size else tokens)
     return _stack(sets, cells)
@@ -291,7 +297,7 @@ def _read_arrow(X, estimator):
     """A pyarrow array or chunked array of lists, or any other as the NumPy array it equals."""
     if not is_arrow_list(X.type):
         return _read_array(np.asarray(X), estimator)
-    return _read_nested(_ArrowColumn.of(getattr(X, "chunks", [X]), X.type))
+    return read_nested(ArrowColumn.of(getattr(X, "chunks", [X]), X.type))
 
 
 def _read_polars(X, estimator):
@@ -299,10 +305,10 @@ def _read_polars(X, estimator):
     if polars_kind(X) == "Object":
         return _read_cells(X.to_list(), estimator)
     if polars_kind(X) == "Extension":
-        raise TypeError(_EXTENSION.format(X.dtype, "column.ext.storage()"))
+        raise TypeError(EXTENSION.format(X.dtype, "column.ext.storage()"))
     if not holds_sets(X):
         return _read_array(X.to_numpy(), estimator)
-    return _read_nested(_PolarsColumn(X))
+    return read_nested(PolarsColumn(X))
 
 
 def _read_awkward(X, estimator):
@@ -311,7 +317,7 @@ def _read_awkward(X, estimator):
         return _stack([])
     if X.ndim > 1 and not X.fields and X.layout.purelist_isregular:
         return _read_array(np.asarray(X), estimator)
-    return _read_nested(_AwkwardColumn(X))
+    return read_nested(AwkwardColumn(X))
 
 
 def is_table(X):
@@ -352,249 +358,7 @@ READERS = (
 )
 
 
-# Columns of lists of lists, level by level. Each has
-#   kind        what the library calls the type of the entries at this level
-#   first_null  position of the first null at this level, or None
-#   is_list     whether the entries at this level are lists
-#   size        the length that their type declares for all of them, or None
-#   lengths     of each of them
-#   inner()     the entries of all lists, one after another: a column again
-#   numbers()   the entries at this level as an array, where they are no lists
-
-
-@dataclass(frozen=True)
-class _ArrowColumn:
-    """Chunks of a pyarrow array. Nothing is copied but several chunks into one."""
-
-    chunks: list
-    kind: Any
-    first_null: int | None
-
-    @classmethod
-    def of(cls, chunks, kind):
-        """The column of such chunks, those of an extension type as what they stand for."""
-        null, start = None, 0
-        for chunk in chunks:
-            if chunk.null_count and null is None:
-                null = start + int(np.argmax(chunk.is_null().to_numpy(zero_copy_only=False)))
-            start += len(chunk)
-        if null is None and hasattr(kind, "extension_name"):
-            chunks, kind = _without_extension(chunks, kind)
-        return cls(chunks, kind, null)
-
-    @property
-    def is_list(self):
-        return is_arrow_list(self.kind)
-
-    @property
-    def size(self):
-        return getattr(self.kind, "list_size", None)
-
-    @property
-    def lengths(self):
-        if self.size is not None:
-            return np.full(sum(map(len, self.chunks)), self.size)
-        lengths = [chunk.value_lengths() for chunk in self.chunks]
-        return _joined([n.to_numpy(zero_copy_only=False) for n in lengths], np.int64)
-
-    def inner(self):
-        chunks = [chunk.flatten() for chunk in self.chunks]  # minds offsets, unlike .values
-        return _ArrowColumn.of(chunks, self.kind.value_type)
-
-    def numbers(self):
-        return _joined([chunk.to_numpy(zero_copy_only=False) for chunk in self.chunks], np.float64)
-
-
-def _without_extension(chunks, kind):
-    """Chunks without nulls of an extension type of Arrow as lists or numbers, and their type."""
-    import pyarrow as pa
-
-    if kind.extension_name == "arrow.bool8":
-        return [chunk.storage.cast(pa.bool_()) for chunk in chunks], pa.bool_()
-    if kind.extension_name != "arrow.fixed_shape_tensor":
-        raise TypeError(_EXTENSION.format(kind, "column.cast(column.type.storage_type)"))
-    chunks = [_lists_of_tensors(chunk) for chunk in chunks or [pa.nulls(0, kind)]]
-    return chunks, chunks[0].type
-
-
-def _lists_of_tensors(chunk):
-    """An array of Arrow's tensors as lists of lists of one length."""
-    import pyarrow as pa
-
-    kind = chunk.type
-    order = [0, *(axis + 1 for axis in kind.permutation or range(len(kind.shape)))]
-    numbers = chunk.storage.flatten().to_numpy(zero_copy_only=False)
-    block = numbers.reshape(len(chunk), *kind.shape).transpose(order)
-    lists = pa.array(block.ravel(), from_pandas=False)
-    for size in block.shape[:0:-1]:
-        lists = pa.FixedSizeListArray.from_arrays(lists, size)
-    return lists
-
-
-@dataclass(frozen=True)
-class _PolarsColumn:
-    """A polars Series. Copied are several chunks into one; by early versions, all beside []."""
-
-    series: Any
-
-    @property
-    def kind(self):
-        return self.series.dtype
-
-    @property
-    def first_null(self):
-        return int(self.series.is_null().arg_max()) if self.series.null_count() else None
-
-    @property
-    def is_list(self):
-        return self.kind.base_type().__name__ in ("List", "Array")
-
-    @property
-    def size(self):
-        return self.kind.shape[0] if hasattr(self.kind, "shape") else None
-
-    @property
-    def lengths(self):
-        if self.size is not None:
-            return np.full(len(self.series), self.size)
-        return self.series.list.len().to_numpy().astype(np.int64)
-
-    def inner(self):
-        series = self.series
-        if self.lengths.all():
-            return _PolarsColumn(series.explode())
-        if "empty_as_null" in signature(series.explode).parameters:
-            return _PolarsColumn(series.explode(empty_as_null=False))
-        series = series.filter(series.list.len() > 0) if self.size is None else series[:0]
-        return _PolarsColumn(series.explode())
-
-    def numbers(self):
-        return self.series.to_numpy()
-
-
-@dataclass(frozen=True)
-class _AwkwardColumn:
-    """An awkward array, read by its own functions."""
-
-    array: Any
-
-    @property
-    def kind(self):
-        return self.array.type.content
-
-    @property
-    def first_null(self):
-        import awkward as ak
-
-        if not isinstance(self.kind, ak.types.OptionType):
-            return None
-        null = ak.to_numpy(ak.is_none(self.array))
-        return int(np.argmax(null)) if null.any() else None
-
-    @property
-    def is_list(self):
-        return self.array.layout.purelist_depth > 1
-
-    @property
-    def size(self):
-        return getattr(self.kind, "size", None)
-
-    @property
-    def lengths(self):
-        import awkward as ak
-
-        return np.asarray(ak.to_numpy(ak.num(self.array, axis=1)), dtype=np.int64)
-
-    def inner(self):
-        import awkward as ak
-
-        return _AwkwardColumn(ak.flatten(self.array, axis=1))
-
-    def numbers(self):
-        import awkward as ak
-
-        return np.ma.getdata(ak.to_numpy(self.array))
-
-
-def _read_nested(column):
-    """A column of lists of lists; one of lists of numbers holds tokens of one feature."""
-    null = column.first_null
-    if null is not None:
-        raise ValueError(_NO_SET.format(null, None))
-    if not column.is_list:
-        raise TypeError(
-            f"X is a column of {column.kind}, but must hold sets of token vectors. A single set "
-            "is passed as [X]."
-        )
-    offsets = np.concatenate([[0], np.cumsum(column.lengths, dtype=np.int64)])
-    tokens = column.inner()
-    null = tokens.first_null
-    if null is not None:
-        raise ValueError(_MISSING.format(_place(null, offsets), "is null"))
-    numbers, width = tokens.inner() if tokens.is_list else tokens, 1
-    if numbers.is_list:
-        raise ValueError(
-            "X nests lists three deep or more, but each of its cells must be a list of token "
-            "vectors, (n_tokens, n_features)."
-        )
-    if tokens.is_list:
-        width = _width(tokens, offsets)
-        null = numbers.first_null
-        if null is not None:
-            place = _place(null // width, offsets)
-            raise ValueError(_MISSING.format(place, f"has null in feature {null % width}"))
-    values = numbers.numbers()
-    if values.dtype == object:
-        values = real_numbers(values, "X")
-    if values.size and (values.dtype.kind not in "fiub" or values.ndim > 1):
-        raise TypeError(
-            f"X holds values of type {numbers.kind}, but a token is a vector of real numbers. Look "
-            "up a vector for each word or id first; put the fields of a record into a list."
-        )
-    ragged = RaggedArray._trusted(as_float(values).reshape(offsets[-1], width), offsets)
-    _check_finite(ragged)
-    return ragged
-
-
-def _width(tokens, offsets):
-    """The one length of all tokens, as declared or as found."""
-    if tokens.size is not None:
-        return tokens.size
-    widths = tokens.lengths
-    other = np.flatnonzero(widths != widths[:1])
-    if len(other):
-        raise ValueError(
-            f"The tokens have different numbers of features: {_place(other[0], offsets)} has "
-            f"{widths[other[0]]}, but {_place(0, offsets)} has {widths[0]}. All tokens must share "
-            "one feature space."
-        )
-    return int(widths[0]) if len(widths) else 0
-
-
-def _place(token, offsets):
-    """Where a token stands, in words."""
-    i = int(np.searchsorted(offsets, token, side="right")) - 1
-    return f"token {token - offsets[i]} of set {i}"
-
-
-def _joined(arrays, dtype):
-    """Arrays one after another, a single one as it is; of the dtype where there is none."""
-    if len(arrays) == 1:
-        return arrays[0]
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
-
-
 # Helpers
-
-_NO_SET = (
-    "Cell {} of the column holds {}, but each cell must hold a set of token vectors. Use an "
-    "empty list for a set without tokens."
-)
-_EXTENSION = (
-    "X holds the extension type {}, whose meaning is not known. If its storage holds the vectors, "
-    "pass {}."
-)
-_MISSING = "Input X contains a missing value: {} {}. Drop or impute such tokens."
 
 
 def _are_alike(cells, ndim=2):
@@ -617,7 +381,7 @@ def _are_alike(cells, ndim=2):
 def _stack(cells, X=()):
     """Sets of such tokens, with the names that the cells of X bring."""
     ragged = RaggedArray.from_list(cells)
-    _check_finite(ragged)
+    check_finite(ragged)
     return ragged._with(columns=_names(X))
 
 
@@ -692,7 +456,7 @@ def _refuse_missing(cell, i):
         kind = getattr(token, "dtype", "O")
         for value in np.ravel(np.array(token, dtype=object)) if kind == "O" else ():
             if is_missing(value) and not isinstance(value, float):  # NaN is named beside infinity
-                raise ValueError(_MISSING.format(f"token {j} of set {i}", f"has {value!r}"))
+                raise ValueError(MISSING.format(f"token {j} of set {i}", f"has {value!r}"))
 
 
 def _refuse_no_numbers(what, column):
@@ -718,23 +482,3 @@ def _how_to_read(text):
         " The text looks like an array as NumPy prints it, which leaves out numbers and digits: "
         "write the column anew, as array.tolist() or to a Parquet file."
     )
-
-
-def _check_finite(ragged, skip=None):
-    """Raise naming the first set and token that hold NaN or infinity. O(n_tokens)."""
-    values = ragged.values
-    with np.errstate(over="ignore", invalid="ignore"):
-        if skip is None and np.isfinite(values.sum()):  # NaN and infinity survive a sum
-            return
-    bad = ~np.isfinite(values).all(axis=1)
-    if skip is not None:
-        bad &= ~skip
-    if bad.any():
-        row = int(np.argmax(bad))
-        i = int(np.searchsorted(ragged.offsets, row, side="right")) - 1
-        feature = int(np.argmin(np.isfinite(values[row])))
-        raise ValueError(
-            f"Input X contains NaN or infinity: token {row - ragged.offsets[i]} of set {i} has "
-            f"{values[row, feature]} in feature {feature}. Drop or impute such tokens; only in a "
-            "3-D array is a row of NaN throughout read as padding."
-        )

@@ -29,6 +29,7 @@ LEVELS = {
     "ragged": 0,
     "losses": 0,
     "solvers": 0,
+    "_nested": 1,
     "containers": 1,
     "pairs": 1,
     "attention": 1,
@@ -48,6 +49,7 @@ LEVELS = {
 SAME_LEVEL = {
     ("predictors", "contextualizer"),
     ("_targets", "_input"),
+    ("containers", "_nested"),
     ("pairs", "containers"),
     ("_frames", "_arrays"),
     ("ragged", "_arrays"),
@@ -71,7 +73,8 @@ ONLY = {
     "ragged": {"_arrays", "_frames"},
     "losses": set(),
     "solvers": set(),
-    "containers": {"ragged", "_arrays", "_frames"},
+    "_nested": {"ragged", "_arrays", "_frames"},
+    "containers": {"ragged", "_arrays", "_frames", "_nested"},
     "pairs": {"ragged", "containers"},
     "attention": {"ragged", "_optional"},
     "pooling": {"ragged"},
@@ -145,7 +148,7 @@ def test_imports_point_to_lower_levels(module):
 
 
 FRAME_LIBRARIES = {"pandas", "polars", "pyarrow", "awkward"}
-KNOW_FRAMES = {"_frames", "containers"}  # the modules that read containers
+KNOW_FRAMES = {"_frames", "_nested", "containers"}  # the modules that read containers
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if LEVELS[m] <= LEVELS["containers"]])
