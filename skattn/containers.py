@@ -257,7 +257,7 @@ def _read_series(X, estimator):
 
 def _read_frame(X, estimator):
     """A frame: of one column of sets, or of numbers."""
-    columns, n_columns = columns_of(X, numbers=False), X.shape[1]
+    columns, n_columns = columns_of(X, numbers=False), len(names_of(X))
     listed = [name for name, column in columns if holds_sets(column)]
     if listed and n_columns > 1:
         raise ValueError(
