@@ -389,7 +389,7 @@ class AttentionContextualizer(
 
     def _plain(self, y):
         """Targets of sets in a plain array, whatever they came in; None without."""
-        return None if y is None else plain(np.asarray(y))
+        return None if y is None else plain(y)
 
     def _loss_for(self, y):
         """Name of the loss that goes with the dtype of y, whatever its values."""

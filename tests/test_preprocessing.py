@@ -290,7 +290,7 @@ def test_targets_that_fit_neither_sets_nor_tokens_are_refused(awkward_sets):
         TokenTransformer(Recorder()).fit(awkward_sets, [0, 1])
     y = [np.zeros(len(tokens)) for tokens in awkward_sets]
     y[3] = np.zeros(5)
-    with pytest.raises(ValueError, match="y has 5 targets for set 3, which has 4 tokens"):
+    with pytest.raises(ValueError, match="Set 3 has 4 tokens, but y has 5 entries for it"):
         TokenTransformer(Recorder()).fit(awkward_sets, y)
 
 

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._input import check_sample_weight, read_sets
 from .._output import RaggedOutputMixin
+from .._targets import for_each_token
 from ..containers import as_ragged
-from ..ragged import RaggedArray
 from ._names import of_token_features
 
 
@@ -261,7 +261,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         if y is not None:
             check_consistent_length(tokens, y)
             if has_fit_parameter(self.transformer_, "y"):
-                parameters["y"] = _token_targets(y, tokens)[used]
+                parameters["y"] = for_each_token(y, tokens)[used]
         if weight is not None and has_fit_parameter(self.transformer_, "sample_weight"):
             parameters["sample_weight"] = weight[used]
         if tokens.weights is not None and not isinstance(used, slice):
@@ -314,30 +314,6 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
 
     def _is_ragged_out(self):
         return True
-
-
-def _token_targets(y, tokens):
-    """A target for each token, (n_tokens,) or (n_tokens, n_outputs): its own, or its set's."""
-    if isinstance(y, RaggedArray):
-        y = y.to_list()
-    elif not isinstance(y, (list, tuple)):
-        y = np.asarray(y)
-        if y.dtype != object or y.ndim > 1:
-            return tokens.repeat(y)
-    if not all(hasattr(target, "__len__") and not isinstance(target, str) for target in y):
-        return tokens.repeat(np.asarray(y))
-    lengths = np.array([len(target) for target in y])
-    wrong = np.flatnonzero(lengths != tokens.lengths)
-    if len(wrong) == 0:
-        targets = np.concatenate([np.asarray(target) for target in y if len(target)])
-        return targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
-    if np.all(lengths == lengths[0]):  # several targets a set, as a list of lists
-        return tokens.repeat(np.array([list(target) for target in y]))
-    i = wrong[0]
-    raise ValueError(
-        f"y has {lengths[i]} targets for set {i}, which has {tokens.lengths[i]} tokens. Give one "
-        "target per token, or one per set."
-    )
 
 
 def _takes(method, name):
