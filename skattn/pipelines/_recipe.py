@@ -22,9 +22,8 @@ from ._sampler import TokenSampler
 from ._stack import SetStackClassifier, SetStackRegressor
 
 STATISTICS = ("mean", "std", "min", "max", 0.25, "median", 0.75, "sum", "count")
-MAX_TOKENS = 32  # of a set that attention is fitted on
-MAX_ITER = 60  # of attention
-N_HEADS = 3  # of attention between tokens; a fourth slows fits more than it adds
+MAX_TOKENS = 64  # of a set that attention is fitted on
+MAX_ITER = 80  # of attention
 
 
 def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0, verbose=0):
@@ -81,8 +80,8 @@ def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0, 
 
     A fit costs cv + 1 fits of every member, less those of members that are given up after the first
     fold (see :class:`SetStackClassifier`). What members compute from sets without the targets is
-    computed once. Attention is fitted on at most 32 tokens of a set, the highest-scoring token on
-    at most 64, drawn at random; they predict from all tokens.
+    computed once. Attention is fitted on at most 64 tokens of a set, the highest-scoring token on
+    at most 128, drawn at random; they predict from all tokens.
 
     The regressor takes one target per set; for several, wrap it in scikit-learn's
     ``MultiOutputRegressor``. `fit` takes no sample weights.
@@ -225,7 +224,7 @@ def _on_statistics(classifies, random_state):
     learners = {
         "kernel": _kernel_machine(classifies, random_state),
         "boosting": [boosting(**few, random_state=random_state)],
-        "forest": [forest(100, min_samples_leaf=2 if classifies else 1, random_state=random_state)],
+        "forest": [forest(200, min_samples_leaf=2 if classifies else 1, random_state=random_state)],
     }
     return [
         (f"statistics_{name}", make_pipeline(SetPooler(STATISTICS), *steps))
@@ -237,7 +236,7 @@ def _on_tokens(classifies, random_state):
     """Members that read tokens, by name."""
     attention = AttentionClassifier if classifies else AttentionRegressor
     budget = {"max_iter": MAX_ITER, "tol": None, "random_state": random_state}
-    between = budget | {"n_heads": N_HEADS, "alpha": 1e-3}
+    between = budget | {"alpha": 1e-3}
     members = [
         (
             f"kernel_mean_{sharpness}",

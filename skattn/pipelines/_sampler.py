@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._input import read_sets
 from .._output import RaggedOutputMixin
 from .._random import generator
+from .._sets import Sets
 
 
 class TokenSampler(RaggedOutputMixin, BaseEstimator):
@@ -27,20 +28,8 @@ class TokenSampler(RaggedOutputMixin, BaseEstimator):
 
     def fit_transform(self, X, y=None):
         """The sampled sets."""
-        X = self._read(X, reset=True)
-        rng, m = generator(self.random_state), self.max_tokens
-        if X.lengths.max(initial=0) <= m:
-            return X
-        sets = X.repeat(np.arange(len(X)))
-        order = np.lexsort((rng.random(X.n_tokens), sets))  # shuffles the tokens within each set
-        kept = order[np.arange(X.n_tokens) - X.repeat(X.offsets[:-1]) < m]
-        counts = np.minimum(X.lengths, m)
-        weights = np.repeat(X.lengths / np.maximum(counts, 1), counts)
-        kept.sort()
-        if X.weights is not None:
-            weights *= X.weights[kept]
-        offsets = np.concatenate([[0], np.cumsum(counts)])
-        return type(X)(X.values[kept], offsets, weights.astype(np.float32))
+        sets = Sets.of(self._read(X, reset=True))
+        return sets.sampled(self.max_tokens, generator(self.random_state)).queries
 
     def transform(self, X):
         """The sets with all tokens."""
