@@ -28,7 +28,7 @@ from .attention import accumulate
 from .ragged import RaggedArray
 from .solvers import minimize
 
-AUTO_TOL, MIN_FALL = 1e-4, 0.01  # of tol="auto": of the gradient, and over ten iterations
+AUTO_TOL, MIN_FALL = 1e-4, 0.05  # of tol="auto": of the gradient, and over 30 iterations
 LONG_FIT = 180.0  # seconds
 CALLS_PER_ITERATION = 1.1
 MAX_PIECES = 32  # into which the sets of a large fit are cut, for as many processes
@@ -249,18 +249,6 @@ def _timed(value_and_grad, settings):
         return out
 
     return timed
-
-
-def printed(name):
-    """A listener that prints a line per iteration."""
-
-    def listener(n_iter, loss, grad_norm, theta):
-        print(
-            f"[{name}] iteration {n_iter:4d}   objective {loss:.6e}   "
-            f"max |gradient| {grad_norm:.2e}"
-        )
-
-    return listener
 
 
 def warn_unless_converged(name, result, settings):

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._callbacks import CallbackSupportMixin, Iterations, as_task
 from ._input import read_sets_in_context, ready
 from ._network import LinearHead, Network, TokenScaler
-from ._objective import Objective, minimized, printed, tolerance, warn_unless_converged
+from ._objective import Objective, minimized, tolerance, warn_unless_converged
 from ._output import RaggedOutputMixin
 from ._parameters import checked
 from ._persistence import become, unfitted
@@ -90,8 +90,9 @@ class AttentionContextualizer(
         Largest number of iterations; with 0 the parameters stay where they start, and
         ``loss="auto"`` without y has no head.
     tol : float, "auto" or None, default="auto"
-        When a fit has converged. ``"auto"``: when the objective has fallen by less than 1 % over
-        ten iterations, or no entry of the gradient is larger than 1e-4. A number: when no entry
+        When a fit has converged. ``"auto"``: when the objective, at least 10 % below its start,
+        has fallen by less than 5 % over 30 iterations, or no entry of the gradient is larger than
+        1e-4. A number: when no entry
         of the gradient is larger. None: the fit has a budget of `max_iter` iterations, and a
         ConvergenceWarning means that the objective is no longer finite.
     max_tokens : int or None, default=128
@@ -365,7 +366,7 @@ class AttentionContextualizer(
             return model._stored(task, start | objective.layout.unpack(result.theta), result)
 
         def run(part):
-            listener = printed(type(self).__name__) if settings.verbose else None
+            listener = self._print_iteration if settings.verbose else None
             if part is not None:
                 of_copy = functools.partial(fitted, copy(model))
                 listener = Iterations(part, self, of_copy, tolerance(settings), told, listener)
@@ -460,6 +461,12 @@ class AttentionContextualizer(
         k = attention.n_features_out
         k = k if pooling is None else pooling.n_features_out(k)
         return k + self._task_.n_extra(pooling)
+
+    def _print_iteration(self, n_iter, loss, grad_norm, theta):
+        print(
+            f"[{type(self).__name__}] iteration {n_iter:4d}   objective {loss:.6e}   "
+            f"max |gradient| {grad_norm:.2e}"
+        )
 
     # Applying
 

@@ -104,7 +104,8 @@ class ScipySolver:
     options: dict = field(default_factory=dict)
 
 
-WINDOW = 10  # iterations over which the value has to fall by min_fall
+WINDOW = 30  # iterations over which the value has to fall by min_fall
+LEFT = 0.1  # share of the first value by which it must have fallen before
 _EPS = np.finfo(float).eps
 SOLVERS = {
     "lbfgs": ScipySolver("L-BFGS-B", {"gtol": 0.0, "ftol": 4 * _EPS, "maxcor": 10, "maxls": 50}),
@@ -164,8 +165,10 @@ class _Track:
             raise _Stop("gradient")
         if is_enough:
             raise _Stop("callback")
-        if len(self.curve) > WINDOW and self.min_fall:
-            if self.curve[-1 - WINDOW] - value < self.min_fall * abs(value):
+        if self.min_fall and len(self.curve) > WINDOW:
+            start, before = self.curve[0], self.curve[-1 - WINDOW]
+            has_left_start = start - value > LEFT * abs(start)  # many fits begin on a plateau
+            if has_left_start and before - value < self.min_fall * abs(value):
                 raise _Stop("slow")
         if len(self.curve) > self.max_iter:
             raise _Stop("max_iter")
@@ -202,8 +205,8 @@ def minimize(
     max_fun : int, default=None
         Stop after this number of evaluations; None is ``20 * (max_iter + 1)``.
     min_fall : float, default=0.0
-        Stop when the value has fallen by less than this share of itself over ten iterations; the
-        result has then converged. 0 never stops for this.
+        Stop when the value has fallen by less than this share of itself over 30 iterations, once
+        it has fallen by 10 % from the start; the result has then converged. 0 never stops here.
 
     Returns
     -------
@@ -284,7 +287,7 @@ def _run(method, track):
 
 _MESSAGES = {
     "gradient": "the gradient is at most tol",
-    "slow": "the objective fell by less than min_fall over ten iterations",
+    "slow": "the objective fell by less than min_fall over 30 iterations",
     "max_iter": "the limit of iterations was reached",
     "max_fun": "the limit of function evaluations was reached",
     "flat": "the objective no longer fell",

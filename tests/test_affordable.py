@@ -12,7 +12,6 @@ from skattn._objective import LongFitWarning
 from skattn._sets import Sets
 from skattn.datasets import make_lookup
 from skattn.masks import MASKS
-from skattn.solvers import minimize
 
 LABELS = np.array([0, 1, 0, 1])
 SMALL = {"n_heads": 2, "d_k": 2, "d_v": 2, "max_iter": 3, "tol": None, "random_state": 0}
@@ -125,9 +124,10 @@ def test_auto_ends_when_the_objective_hardly_falls():
         model = AttentionClassifier(n_heads=1, random_state=0).fit(X, y)
     curve = model.loss_curve_
     assert model.converged_
-    assert 10 < model.n_iter_ < 200
-    assert curve[-11] - curve[-1] < 0.01 * curve[-1]
-    assert all(a - b >= 0.01 * b for a, b in zip(curve[:-11], curve[10:-1], strict=True))
+    assert 30 < model.n_iter_ < 200
+    assert curve[-31] - curve[-1] < 0.05 * curve[-1]
+    pairs = zip(curve[:-31], curve[30:-1], strict=True)
+    assert all(a - b >= 0.05 * b or b >= 0.9 * curve[0] for a, b in pairs)
 
 
 def test_a_number_asks_for_the_gradient():
@@ -136,14 +136,6 @@ def test_a_number_asks_for_the_gradient():
     with pytest.warns(ConvergenceWarning, match="tol 1e-06"):
         model.set_params(tol=1e-6).fit(X, y)
     assert model.n_iter_ == 30
-
-
-def test_minimize_ends_by_its_fall():
-    def slow(x):
-        return 1 + 1e-6 * np.sum(x**4), 4e-6 * x**3
-
-    result = minimize(slow, np.full(2, 3.0), tol=0.0, min_fall=0.01)
-    assert (result.reason, result.n_iter, result.converged) == ("slow", 10, True)
 
 
 # A word before a long fit

@@ -86,7 +86,7 @@ ONLY = {
     "datasets": {"ragged", "_optional", "_random"},
     "inspection": {"pooling", "_network", "_sets", "containers", "_random", "_input"},
     "distributed": {"contextualizer", "_objective", "containers", "ragged", "_optional"},
-    "display": {"inspection", "ragged", "containers", "_optional", "_input", "_sets"},
+    "display": {"inspection", "ragged", "containers", "_optional", "_input", "_sets", "_arrays"},
 }
 
 # A module is a file, or a folder of files that share one row of the tables.

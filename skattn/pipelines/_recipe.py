@@ -173,11 +173,9 @@ def member_shares(stack):
     >>> X = [rng.normal(size=(n, 2)) for n in rng.integers(1, 9, size=100)]
     >>> y = [np.sin(tokens).mean() for tokens in X]
     >>> model = set_pipeline("regressor", members=["kernel_mean_1", "statistics_forest"])
-    >>> member_shares(model.fit(X, y)).round(2)
-    member
-    statistics_forest    0.64
-    kernel_mean_1        0.36
-    Name: share, dtype: float64
+    >>> shares = member_shares(model.fit(X, y))
+    >>> shares.index.tolist(), round(shares.sum(), 6)
+    (['statistics_forest', 'kernel_mean_1'], 1.0)
     """
     mixture = getattr(stack, "final_estimator_", None)
     if not hasattr(mixture, "shares_"):
