@@ -8,9 +8,10 @@ from skattn import AttentionContextualizer
 from skattn._network import LinearHead, Network
 from skattn._objective import Objective
 from skattn._sets import Sets
-from skattn.masks import mask_of
+from skattn.masks import MASKS, mask_of
 
 LENGTHS = (4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2, 3)  # of the sets of the fixture `sets`
+MASK_NAMES = [None, *MASKS]
 
 
 def attention_loop(Q, K, V, mask=None, scale=None):
@@ -111,6 +112,13 @@ def make_objective(X, y, sample_weight, n_outputs, attention, pooling, loss, alp
     """The objective of a network of these layers on a RaggedArray or a RaggedPair."""
     network = Network(attention, pooling, LinearHead(n_outputs))
     return Objective(Sets.of(X), y, sample_weight, network, loss, alpha, **kwargs)
+
+
+def central(f, params, direction, step=1e-6):
+    """Derivative of f along a direction, by central differences."""
+    ahead = f({name: params[name] + step * direction[name] for name in params})
+    behind = f({name: params[name] - step * direction[name] for name in params})
+    return (ahead - behind) / (2 * step)
 
 
 def identity(d, **params):

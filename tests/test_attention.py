@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import attention_loop, layer
+from reference import MASK_NAMES, attention_loop, central, layer
 
 from skattn import scaled_dot_product_attention
-from skattn.attention import INITS, MASKS, Attention
+from skattn.attention import INITS, Attention
 
-MASK_NAMES = [None, *MASKS]
 WEIGHTED_MASKS = [(mask, False) for mask in MASK_NAMES] + [(None, True), ("diagonal", True)]
 SHAPES = [
     (3, 1, 4),
@@ -185,12 +184,6 @@ def test_bits_of_a_set_do_not_depend_on_its_neighbours(spread):
 
 
 # The layer, backward
-
-
-def central(f, params, direction, step=1e-6):
-    ahead = f({name: params[name] + step * direction[name] for name in params})
-    behind = f({name: params[name] - step * direction[name] for name in params})
-    return (ahead - behind) / (2 * step)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from models import Y7, pair_of, regressor
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import layer, make_objective
+from reference import central, layer, make_objective
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
@@ -19,14 +20,12 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 from sklearn.pipeline import make_pipeline
-from test_attention import central
 
 import skattn
 from skattn import (
     AttentionClassifier,
     AttentionContextualizer,
     AttentionContextualizerCV,
-    AttentionRegressor,
     RaggedArray,
     RaggedPair,
 )
@@ -261,18 +260,6 @@ def test_tied_start_of_other_widths_is_semi_orthogonal_on_both_sides():
 # The objective
 
 
-def pair_of(rng, sizes=((2, 3), (1, 5), (0, 2), (2, 3), (3, 0), (1, 1), (4, 5)), weighted=False):
-    """Sets of 4 features, contexts of 3."""
-
-    def side(lengths, d):
-        sets = [rng.normal(size=(n, d)) for n in lengths]
-        weights = [rng.uniform(0.5, 2, size=n) for n in lengths] if weighted else None
-        return RaggedArray.from_list(sets, weights)
-
-    n, m = zip(*sizes, strict=True)
-    return RaggedPair(side(n, 4), side(m, 3))
-
-
 def objective_of(rng, X, pooling="mean", loss="log_loss", n_outputs=1, rows=None, **params):
     n = len(X) if rows is None else len(rows)
     y = rng.normal(size=(n, n_outputs))
@@ -365,13 +352,6 @@ def test_integer_token_weights_equal_repeated_tokens(rng):
 
 
 # The estimators
-
-Y7 = np.array([0.3, -1.2, 0.5, 2.0, -0.4, 0.0, 1.1])
-
-
-def regressor(**params):
-    settings = {"n_heads": 2, "d_k": 2, "d_v": 2, "alpha": 0.1, "tol": 1e-3, "random_state": 0}
-    return AttentionRegressor(**settings | params)
 
 
 def make_questions(n_samples, random_state):
@@ -511,35 +491,6 @@ def test_features_out_have_no_self_weights(rng):
     assert (model.n_features_in_, model.n_context_features_in_) == (4, 3)
 
 
-# Samples without tokens
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_empty_sides_follow_the_rule(side, rng):
-    sizes = [[(2, 3), (0, 2), (1, 1)], [(2, 3), (2, 0), (1, 1)]][side]
-    X, y = pair_of(rng, sizes), Y7[:3]
-    model = regressor(empty="nan").fit(X, y)
-    assert np.isfinite(model.loss_)
-    out = model.transform(X)
-    assert np.all(np.isnan(out[1]))
-    assert np.all(np.isfinite(out[[0, 2]]))
-    assert_allclose(model.predict(X)[1], model.intercept_[0])
-    what = ["Sets", "The contexts of sets"][side]
-    with pytest.raises(ValueError, match=rf"{what} \[1\] have no tokens"):
-        regressor(empty="error").fit(X, y)
-
-
-def test_samples_without_any_tokens_on_a_side_are_refused(rng):
-    with pytest.raises(ValueError, match="Found no tokens in 2 contexts"):
-        regressor().fit(
-            RaggedPair(np.ones((2, 3)), RaggedArray(np.empty((0, 2)), [0, 0, 0])), [0, 1]
-        )
-    with pytest.raises(ValueError, match="Found no tokens in 2 sets"):
-        regressor().fit(
-            RaggedPair(RaggedArray(np.empty((0, 2)), [0, 0, 0]), np.ones((2, 3))), [0, 1]
-        )
-
-
 # What X may be
 
 
@@ -585,16 +536,6 @@ def test_padding_and_lists_give_the_same(rng):
         assert_array_equal(model.transform(other), model.transform(X))
         again = regressor().fit(other, Y7)
         assert_array_equal(again.W_K_, model.W_K_)
-
-
-def test_float32_stays(rng):
-    X = pair_of(rng)
-    single = RaggedPair(X.queries.astype(np.float32), X.context.astype(np.float32))
-    model = regressor().fit(X, Y7)
-    assert model.transform(single).dtype == model.contextualize(single).dtype == np.float32
-    assert_allclose(model.transform(single), model.transform(X), rtol=1e-4, atol=1e-5)
-    mixed = RaggedPair(X.queries.astype(np.float32), X.context)
-    assert model.transform(mixed).dtype == np.float64
 
 
 @pytest.mark.parametrize("loss", ["auto", "reconstruction"])

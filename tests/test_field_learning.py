@@ -8,16 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import MASK_NAMES
 from scipy.special import logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 
 from skattn import AttentionContextualizer, RaggedArray, contextualizer, solvers
-from skattn.attention import MASKS
 from skattn.pooling import POOLINGS
 from skattn.solvers import SOLVERS
 
-MASK_NAMES = [None, *(name for name in MASKS if name is not None)]
 PARTS = ("W_Q_", "W_K_", "W_V_", "b_V_", "coef_", "intercept_")
 
 

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import identity
+from reference import MASK_NAMES, identity
 from sklearn.exceptions import DataConversionWarning
 
 from skattn import (
@@ -16,14 +16,12 @@ from skattn import (
     attention,
     scaled_dot_product_attention,
 )
-from skattn.attention import MASKS
 from skattn.pooling import POOLINGS
 
 # A fit of a few steps is as good as a long one wherever two of them are compared.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 DTYPES = [np.float64, np.float32]
-MASK_NAMES = [None, *(name for name in MASKS if name is not None)]
 
 
 def tolerance(dtype, size=1.0):

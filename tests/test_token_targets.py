@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from models import assert_same_fit
 from numpy.testing import assert_allclose, assert_array_equal
 from reference import LENGTHS, layer, make_objective
 from sklearn.base import clone
@@ -29,7 +30,6 @@ from skattn.pooling import POOLINGS, MeanPooling
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SMALL = {"n_heads": 2, "d_k": 2, "d_v": 2, "alpha": 0.1, "random_state": 0, "pooling": None}
-STORED = ("W_Q_", "W_K_", "W_V_", "b_V_", "coef_", "intercept_", "token_mean_", "token_scale_")
 
 
 @pytest.fixture
@@ -54,13 +54,6 @@ def classifier(**params):
 
 def regressor(**params):
     return AttentionRegressor(**SMALL | {"max_iter": 3} | params)
-
-
-def assert_same_fit(model, other, rtol=0.0, atol=0.0):
-    for name in STORED:
-        got, expected = getattr(other, name), getattr(model, name)
-        assert_allclose(got, expected, rtol=rtol, atol=atol, err_msg=name)
-    assert_allclose(other.loss_, model.loss_, rtol=max(rtol, 1e-14))
 
 
 def with_missing(labels, i=4, j=slice(None)):
