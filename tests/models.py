@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from reference import takes
 
 from skattn import (
     AttentionContextualizer,
@@ -10,6 +11,7 @@ from skattn import (
     RaggedArray,
     RaggedPair,
 )
+from skattn.losses import LOSSES
 
 unfinished = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -17,13 +19,20 @@ unfinished = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 lone_tokens = pytest.mark.filterwarnings("ignore:No training set has more:UserWarning")
 
 
+LABELS = np.array([0, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0])
+
+
+def numbers(loss):
+    """Twelve numbers that a loss takes: of any size where it scales its targets, else counts."""
+    if loss.scales_target:
+        return np.linspace(-3, 8, 12) ** 2
+    counts = np.arange(12.0) % 5
+    return counts if takes(loss, counts[:, None]) else 0.5 + counts
+
+
 Y = {
-    "log_loss": np.array([0, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0]),
     "three classes": np.arange(12) % 3,
-    "squared_error": np.linspace(-3, 8, 12) ** 2,
-    "huber": np.linspace(-3, 8, 12) ** 2,
-    "poisson": np.arange(12.0) % 5,
-    "gamma": 0.5 + np.arange(12.0) % 5,
+    **{name: LABELS if kind.is_classifier else numbers(kind()) for name, kind in LOSSES.items()},
 }
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import MASK_NAMES, attention_loop, central, layer
+from reference import COUNTING_MASKS, MASK_NAMES, attention_loop, central, layer
 
 from skattn import scaled_dot_product_attention
 from skattn.attention import INITS, Attention
 
-WEIGHTED_MASKS = [(mask, False) for mask in MASK_NAMES] + [(None, True), ("diagonal", True)]
+WEIGHTED_MASKS = [(mask, False) for mask in MASK_NAMES] + [(m, True) for m in COUNTING_MASKS]
 SHAPES = [
     (3, 1, 4),
     (2, 2, 3),
@@ -112,7 +112,7 @@ def test_token_outputs_equal_the_formula(shape, mask, n_heads, d_k):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("mask", [None, "diagonal"])
+@pytest.mark.parametrize("mask", COUNTING_MASKS)
 def test_token_weights_equal_the_formula(shape, mask):
     rng = np.random.default_rng(1)
     attention, params = make(rng, shape[2], n_heads=2, d_k=3, d_v=3, mask=mask)

@@ -9,14 +9,32 @@ from models import (
     row_by_row,
     small,
 )
-from numpy.testing import assert_allclose
-from reference import MASK_NAMES
+from numpy.testing import assert_allclose, assert_array_equal
+from reference import COUNTING_MASKS, MASK_NAMES
 
 from skattn import (
     RaggedArray,
     scaled_dot_product_attention,
 )
-from skattn.attention import MASKS
+from skattn.masks import MASKS, mask_of
+
+
+@pytest.mark.parametrize(
+    ("mask", "allowed", "words"),
+    [
+        (None, np.ones((4, 4), bool), "all tokens of its {whole}"),
+        ("causal", np.tri(4, dtype=bool), "the tokens up to it"),
+        ("exclude_self", ~np.eye(4, dtype=bool), "the other tokens of its set"),
+        ("diagonal", np.eye(4, dtype=bool), "itself"),
+    ],
+)
+def test_masks_allow_what_their_names_say(mask, allowed, words):
+    mask, i = mask_of(mask), np.arange(4)
+    got = mask.allowed(i[:, None], i)
+    assert_array_equal(np.ones((4, 4), bool) if got is None else got, allowed)
+    assert mask.attends_to == words
+    assert mask.sees_all == allowed.all()
+    assert mask.only_self == np.array_equal(allowed, np.eye(4))
 
 
 @pytest.mark.parametrize("mask", MASK_NAMES)
@@ -28,7 +46,7 @@ def test_token_outputs_are_the_formula_head_by_head(sets, rng, mask, scale):
         X = (X - model.token_mean_) / model.token_scale_
         n = len(X)
         i, j = np.indices((n, n))
-        allowed = None if mask is None else MASKS[mask]().allowed(i, j)
+        allowed = mask_of(mask).allowed(i, j)
         assert A.shape == (2, n, n)
         for h in range(2):
             columns = slice(2 * h, 2 * h + 2)
@@ -37,7 +55,7 @@ def test_token_outputs_are_the_formula_head_by_head(sets, rng, mask, scale):
             Z, expected = scaled_dot_product_attention(
                 Q, K, V, mask=allowed, scale=scale, return_weights=True
             )
-            seen = np.ones(n, bool) if mask != "exclude_self" or n > 1 else np.zeros(n, bool)
+            seen = np.ones(n, bool) if allowed is None else allowed.any(axis=1)
             assert_allclose(A[h], expected, rtol=1e-10, atol=1e-14)
             assert_allclose(out[:, columns], Z * seen[:, None], rtol=1e-10, atol=1e-12)
             S = Q @ K.T * (2**-0.5 if scale is None else scale)
@@ -59,7 +77,7 @@ def test_the_order_of_tokens_does_not_matter_unless_masked_causally(sets, poolin
     assert_rows_equal(got, expected)
 
 
-@pytest.mark.parametrize("mask", ["causal", "exclude_self"])
+@pytest.mark.parametrize("mask", [name for name in MASKS if name not in COUNTING_MASKS])
 @pytest.mark.parametrize("weights", [2.0, 0.5])
 def test_token_weights_that_a_mask_cannot_count_are_refused(sets, mask, weights, rng):
     X = RaggedArray.from_list(sets, [np.full(len(tokens), weights) for tokens in sets])
