@@ -14,10 +14,7 @@ from skattn import (
 from skattn.losses import LOSSES
 
 unfinished = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-
 lone_tokens = pytest.mark.filterwarnings("ignore:No training set has more:UserWarning")
-
 
 LABELS = np.array([0, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0])
 
@@ -76,19 +73,13 @@ def fitted(sets, rng, **params):
     return moved(small(max_iter=0, **params).fit(sets, Y["log_loss"]), rng)
 
 
-def row_by_row(out):
-    """What transform gives, as one array per set."""
-    return list(out)
-
-
 def assert_rows_equal(got, expected, atol=1e-12):
     """Check two outputs set by set."""
-    for a, b in zip(row_by_row(got), row_by_row(expected), strict=True):
+    for a, b in zip(got, expected, strict=True):
         assert_allclose(a, b, rtol=1e-12, atol=atol)
 
 
 # Sets in a context
-
 
 Y7 = np.array([0.3, -1.2, 0.5, 2.0, -0.4, 0.0, 1.1])
 
@@ -106,5 +97,6 @@ def pair_of(rng, sizes=((2, 3), (1, 5), (0, 2), (2, 3), (3, 0), (1, 1), (4, 5)),
 
 
 def regressor(**params):
+    """A small regressor that converges soon."""
     settings = {"n_heads": 2, "d_k": 2, "d_v": 2, "alpha": 0.1, "tol": 1e-3, "random_state": 0}
     return AttentionRegressor(**settings | params)

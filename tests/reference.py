@@ -72,6 +72,24 @@ def layer(
     return np.hstack(columns), np.array(As).reshape(n_heads, n, m)
 
 
+def layers(attention, params, X, w=None, C=None):
+    """Token outputs (b, n, k) and weights (b, n_heads, n, m) of an attention, set by set."""
+    results = [
+        layer(
+            params,
+            X[k].astype(float),
+            None if w is None else w[k],
+            None if C is None else C[k].astype(float),
+            n_heads=attention.n_heads,
+            mask=attention.mask,
+            score_statistics=attention.score_statistics,
+            scale=attention.scale,
+        )
+        for k in range(len(X))
+    ]
+    return tuple(np.stack(arrays) for arrays in zip(*results, strict=True))
+
+
 def attend_and_pool(params, X, *, n_heads):
     """Mean of the token outputs of one set X (n, d), all heads at once, and a cache."""
     n = len(X)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from models import Y7, pair_of, regressor, unfinished
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import central, check_gradient, layer, make_objective, targets_of
+from reference import central, check_gradient, layer, layers, make_objective, targets_of
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
@@ -53,23 +53,6 @@ def make(rng, shape, dtype=np.float64, weighted=False, **kwargs):
     return attention, params, X, C, rng.uniform(0.3, 4, size=(b, m)) if weighted else None
 
 
-def reference(attention, params, X, C, w=None):
-    """Token outputs (b, n, k) and weights (b, n_heads, n, m), set by set."""
-    pairs = [
-        layer(
-            params,
-            X[k],
-            None if w is None else w[k],
-            C[k],
-            n_heads=attention.n_heads,
-            score_statistics=attention.score_statistics,
-            scale=attention.scale,
-        )
-        for k in range(len(X))
-    ]
-    return tuple(np.stack(arrays) for arrays in zip(*pairs, strict=True))
-
-
 # The layer
 
 
@@ -83,7 +66,7 @@ def test_outputs_equal_the_formula(shape, d_k, weighted, score_statistics):
         rng, shape, weighted=weighted, d_k=d_k, score_statistics=score_statistics
     )
     folded, block = attention.fold(params, X.dtype), attention.block(X, w, C)
-    expected, A = reference(attention, params, X, C, w)
+    expected, A = layers(attention, params, X, w, C)
     assert expected.shape[2] == attention.n_features_out == 2 * (4 + score_statistics)
     assert_allclose(attention.forward(folded, block)[0], expected, atol=1e-12)
     assert_allclose(attention.weights(folded, block), A, atol=1e-13)
@@ -218,7 +201,7 @@ def test_any_finite_scores_are_safe(factor, dtype):
     C[1] = C[1, :1] * 10
     folded, block = attention.fold(params, dtype), attention.block(X, None, C)
     out, cache = attention.forward(folded, block)
-    expected, _ = reference(attention, params, X.astype(float), C.astype(float))
+    expected, _ = layers(attention, params, X, None, C)
     if dtype is np.float64:
         assert_allclose(out, expected, rtol=1e-10 + 1e-16 * factor**2, atol=1e-10)
     else:
