@@ -8,6 +8,7 @@ import PyTorch; the networks do when they are fitted.
 import math
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
@@ -18,11 +19,12 @@ from sklearn.ensemble import (
 )
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
+from sklearn.metrics import accuracy_score, get_scorer, log_loss, roc_auc_score
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, KFold, ParameterGrid, StratifiedKFold
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler, normalize
 from sklearn.svm import SVC, SVR
 
 from skattn import SetPooler
@@ -84,13 +86,13 @@ def forest(task, seed, n_features):
 def trees(task, seed, n_features):
     """Gradient boosting on histograms, with the trees' sizes tuned."""
     grid = {"max_leaf_nodes": [4, 16], "min_samples_leaf": [5, 20]}
-    if task.is_classification:
-        model = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
-    else:
-        model = HistGradientBoostingRegressor(early_stopping=False, random_state=seed)
-        if task.name == "hzz_events":
-            model = MultiOutputRegressor(model)
-            grid = {f"estimator__{name}": values for name, values in grid.items()}
+    kind = (
+        HistGradientBoostingClassifier if task.is_classification else HistGradientBoostingRegressor
+    )
+    model = kind(early_stopping=False, random_state=seed)
+    if task.name == "hzz_events":
+        model = MultiOutputRegressor(model)
+        grid = {f"estimator__{name}": values for name, values in grid.items()}
     return _search(model, grid, task, seed)
 
 
@@ -168,30 +170,22 @@ class SetKernelMachine(BaseEstimator):
 
     def _score(self, gram, y, C, train, test):
         model = self._machine(C).fit(gram[np.ix_(train, train)], y[train])
-        rows = gram[np.ix_(test, train)]
-        if self.task.metric == "auc":
-            return roc_auc_score(y[test], model.decision_function(rows))
-        score = accuracy_score if self.task.is_classification else r2_score
-        return score(y[test], model.predict(rows))
+        scorer = get_scorer(SCORING[self.task.metric])
+        return scorer(model, gram[np.ix_(test, train)], y[test])
 
     def _features(self, X, gamma):
         """Unit vectors (n_sets, rank) whose products are the kernel."""
         L = self._landmarks
-        values, vectors = np.linalg.eigh(np.exp(-gamma * _squared_distances(L, L)))
+        values, vectors = np.linalg.eigh(rbf_kernel(L, L, gamma))
         keep = values > 1e-8 * values[-1]
         whiten = vectors[:, keep] / np.sqrt(values[keep])  # (n_landmarks, rank)
         means = np.empty((len(X), len(L)))
         for start in range(0, len(X), 100):
             part = X[start : start + 100]
             tokens = self._scaler.transform(part.values)
-            similar = part.with_values(np.exp(-gamma * _squared_distances(tokens, L)))
+            similar = part.with_values(rbf_kernel(tokens, L, gamma))
             means[start : start + 100] = similar.segment_sum() / part.lengths[:, None]
-        features = means @ whiten
-        return features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-
-
-def _squared_distances(A, B):
-    return np.maximum(np.sum(A**2, 1)[:, None] - 2 * A @ B.T + np.sum(B**2, 1), 0)
+        return normalize(means @ whiten)
 
 
 # Networks in PyTorch
@@ -209,14 +203,7 @@ class SetNetwork(BaseEstimator):
     """
 
     def __init__(
-        self,
-        kind,
-        task,
-        seed,
-        epochs=60,
-        batch=16,
-        rates=(1e-3, 3e-3),
-        penalties=(1e-4, 5e-3),
+        self, kind, task, seed, epochs=60, batch=16, rates=(1e-3, 3e-3), penalties=(1e-4, 5e-3)
     ):
         self.kind = kind
         self.task = task
@@ -304,9 +291,7 @@ class SetNetwork(BaseEstimator):
         if not self.task.is_classification:
             error = np.mean((raw - target) ** 2)
             return -error, -error
-        proba = np.exp(raw - raw.max(axis=1, keepdims=True))
-        proba /= proba.sum(axis=1, keepdims=True)
-        loss = log_loss(target, proba, labels=np.arange(raw.shape[1]))
+        loss = log_loss(target, softmax(raw, axis=1), labels=np.arange(raw.shape[1]))
         if self.task.metric == "auc":
             return roc_auc_score(target, raw[:, 1] - raw[:, 0]), -loss
         return accuracy_score(target, raw.argmax(axis=1)), -loss
@@ -316,15 +301,13 @@ class SetNetwork(BaseEstimator):
 
         self._net.eval()
         order = np.argsort(mask.sum(1).numpy(), kind="stable")
-        raw = None
         with torch.inference_mode():
-            for start in range(0, len(order), 64):
-                rows = order[start : start + 64]
-                n = int(mask[rows].sum(1).max())
-                out = self._net(tokens[rows, :n], mask[rows, :n]).numpy().astype(np.float64)
-                raw = np.empty((len(order), out.shape[1])) if raw is None else raw
-                raw[rows] = out
-        return raw
+            parts = [
+                self._net(tokens[rows, :n], mask[rows, :n]).numpy()
+                for rows in np.split(order, range(64, len(order), 64))
+                for n in [int(mask[rows].sum(1).max())]
+            ]
+        return np.concatenate(parts)[np.argsort(order)].astype(np.float64)
 
 
 def _minibatches(rows, lengths, size, rng):

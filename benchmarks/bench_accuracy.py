@@ -21,34 +21,29 @@ import argparse
 import functools
 import hashlib
 import importlib.util
-import inspect
 import itertools
 import json
 import math
-import multiprocessing
 import os
 import re
 import shutil
 import sys
-import threading
 import time
 import traceback
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.multioutput import MultiOutputRegressor
+from threadpoolctl import threadpool_limits
 
-from skattn import (
-    AttentionClassifier,
-    AttentionContextualizerCV,
-    AttentionRegressor,
-)
+from skattn import AttentionClassifier, AttentionContextualizerCV, AttentionRegressor
+from skattn.pipelines import set_pipeline
 
 from . import accuracy_peers as peers
 from .accuracy_data import TASKS, data_folder
@@ -107,14 +102,8 @@ def attention_cv(task, seed):
 
 def pipeline(task, seed):
     """What `set_pipeline` makes of nothing but the kind of target."""
-    from skattn.pipelines import set_pipeline
-
-    wanted = {"random_state": seed}
-    if task.metric == "auc":
-        wanted["scoring"] = "roc_auc"
-    known = inspect.signature(set_pipeline).parameters
     kind = "classifier" if task.is_classification else "regressor"
-    model = set_pipeline(kind, **{name: value for name, value in wanted.items() if name in known})
+    model = set_pipeline(kind, random_state=seed)
     return MultiOutputRegressor(model) if task.name == "hzz_events" else model  # of two outputs
 
 
@@ -123,14 +112,12 @@ class Method:
     """A column of the tables.
 
     `make(task, seed)` gives an estimator of sets; with `statistics`, `make(task, seed, n_features)`
-    gives one of rows of these statistics. `cost` is about the seconds a run takes, for the order
-    and the estimate of what is left; `needs` is a module without which there is nothing to run.
-    A slow one does only one split in so many, the first ones.
+    gives one of rows of these statistics. `needs` is a module without which there is nothing to
+    run. A slow one does only one split in so many, the first ones.
     """
 
     name: str
     make: callable
-    cost: float
     statistics: tuple = None
     is_ours: bool = False
     needs: str = "sklearn"
@@ -179,18 +166,18 @@ def network(kind):
 
 
 STATS = peers.STATISTICS
-METHODS = [
-    Method("mean + linear", peers.linear, 0.5, ("mean",)),
-    Method("stats + linear", peers.linear, 2, STATS),
-    Method("stats + RF", peers.forest, 10, STATS),
-    Method("stats + HGB", peers.trees, 20, STATS),
-    Method("stats + SVM", peers.svm, 6, STATS),
-    Method("NSK SVM", peers.SetKernelMachine, 12),
-    Method("ABMIL", network("abmil"), 30, needs="torch", one_split_in=3),
-    Method("Set Transformer", network("set transformer"), 90, needs="torch", one_split_in=3),
-    Method("attention", attention, 5, is_ours=True),
-    Method("attention CV", attention_cv, 25, is_ours=True),
-    Method("set_pipeline", pipeline, 25, is_ours=True, needs="skattn.pipelines"),
+METHODS = [  # the quick ones first
+    Method("mean + linear", peers.linear, ("mean",)),
+    Method("stats + linear", peers.linear, STATS),
+    Method("stats + RF", peers.forest, STATS),
+    Method("stats + HGB", peers.trees, STATS),
+    Method("stats + SVM", peers.svm, STATS),
+    Method("NSK SVM", peers.SetKernelMachine),
+    Method("ABMIL", network("abmil"), needs="torch", one_split_in=3),
+    Method("Set Transformer", network("set transformer"), needs="torch", one_split_in=3),
+    Method("attention", attention, is_ours=True),
+    Method("attention CV", attention_cv, is_ours=True),
+    Method("set_pipeline", pipeline, is_ours=True),
 ]
 HEADLINE = "set_pipeline"
 
@@ -322,95 +309,57 @@ def splits(task, method, fast):
 # Runs
 
 
-def leave_with_parent():
-    """End this process when the one that started it does, however that ends."""
-    parent = multiprocessing.parent_process()
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-
-
-def work(task, method, number, fast, folder):
-    """A run in a process of its own; names in, a result or the text of an error out."""
-    task = next(t for t in TASKS if t.name == task)
-    method = next(m for m in METHODS if m.name == method)
+def work(i_task, i_method, number, fast, folder):
+    """A run by its numbers, which come back with the result or the text of an error."""
     try:
-        return method.run(task, number, fast, folder)
+        with threadpool_limits(1):
+            result = METHODS[i_method].run(TASKS[i_task], number, fast, folder)
     except Exception:
-        return {"error": traceback.format_exc()}
-
-
-def cost(task, method):
-    """About the seconds that a run takes."""
-    length = {"mnist_points": 8, "modelnet10_chair_monitor": 5, "nycflights_planes": 2}
-    size = min(1, task.n_train / 1500) * length.get(task.name, 1)
-    if task.folds * task.repeats >= 5:  # few sets
-        size = 0.2
-    return 0.1 + method.cost * size
+        result = {"error": traceback.format_exc()}
+    return i_task, i_method, number, result
 
 
 def run_all(todo, cache, n_jobs):
-    """Run what is to be done, cheap methods and first splits first; how many failed."""
-    todo = sorted(todo, key=lambda job: (METHODS.index(job[1]), job[2], cost(*job[:2])))
-    total, done, failed, begin, last = sum(cost(*job[:2]) for job in todo), 0.0, 0, time.time(), 0
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n_jobs, context, leave_with_parent) as pool:
-        futures = {
-            pool.submit(work, task.name, method.name, number, cache.fast, cache.folder): (
-                task,
-                method,
-                number,
-            )
-            for task, method, number in todo
-        }
-        for i, future in enumerate(as_completed(futures), 1):
-            task, method, number = job = futures.pop(future)
-            result = future.result()
-            done += cost(*job[:2])
-            if "error" in result:
-                failed += 1
-                print(f"\n{task.name}, {method.name}, split {number}:\n{result['error']}")
-            else:
-                cache.put(*job, result)
-            spent = time.time() - begin
-            if time.time() - last > 5 or i == len(todo):
-                last = time.time()
-                print(
-                    f"{i}/{len(todo)}  {clock(spent)} spent, about "
-                    f"{clock(spent / done * (total - done))} left; {task.name}, {method.name}",
-                    flush=True,
-                )
+    """Run what is to be done, quick methods and first splits first; how many failed."""
+    todo = sorted(todo, key=lambda job: (METHODS.index(job[1]), job[2]))
+    failed, begin = 0, time.time()
+    runs = Parallel(n_jobs, return_as="generator_unordered", batch_size=1)(
+        delayed(work)(TASKS.index(task), METHODS.index(method), number, cache.fast, cache.folder)
+        for task, method, number in todo
+    )
+    for i, (i_task, i_method, split, result) in enumerate(runs, 1):
+        task, method = TASKS[i_task], METHODS[i_method]
+        spent = f"{(time.time() - begin) / 60:.1f} minutes"
+        print(f"{i}/{len(todo)} in {spent}: {task.name}, {method.name}", flush=True)
+        if "error" in result:
+            failed += 1
+            print(f"split {split}:\n{result['error']}")
+        else:
+            cache.put(task, method, split, result)
     return failed
 
 
-def clock(seconds):
-    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
+# The report# The report
 
 
-# The report
-
-
-def score_table(tasks, cache, score="score", shown=lambda task: True):
+def score_table(tasks, cache, score="score"):
     """Mean scores by task and method, standard errors, the best in bold."""
     lines = [["", *(method.name for method in METHODS)]]
-    for task in filter(shown, tasks):
-        found = {m.name: cache.of(task, m) for m in METHODS}
-        means = {
-            name: np.mean([r[score] for r in results]) for name, results in found.items() if results
-        }
-        if not means:
+    for task in tasks:
+        found = [cache.of(task, method) for method in METHODS]
+        if not any(found):
             continue
-        best, cells = max(means.values()), [task.name]
-        for method in METHODS:
-            if method.name not in means:
-                cells.append("")
-                continue
-            text = number(means[method.name])
-            text = f"**{text}**" if f"{means[method.name]:.3f}" == f"{best:.3f}" else text
-            if score == "score":
-                error = mean_and_error(found[method.name])[1]
-                text += "" if np.isnan(error) else f" ± {number(error)}"
-                n_found = len(found[method.name])
-                text += f" ({n_found})" if n_found < n_splits(task, cache.fast) else ""
-            cells.append(text)
+        means = [
+            number(np.mean([r[score] for r in results])) if results else "" for results in found
+        ]
+        best, cells = max(means, key=lambda text: float(text or "-inf")), [task.name]
+        for results, text in zip(found, means, strict=True):
+            cell = f"**{text}**" if text and text == best else text
+            if text and score == "score":
+                error = mean_and_error(results)[1]
+                cell += "" if np.isnan(error) else f" ± {number(error)}"
+                cell += f" ({len(results)})" if len(results) < n_splits(task, cache.fast) else ""
+            cells.append(cell)
         lines.append(cells)
     return markdown(lines)
 
@@ -439,11 +388,8 @@ def duels(tasks, cache):
     """The table of the headline's differences, and every method of ours's tally."""
     lines = [["", "best peer", "its score", HEADLINE, "difference", "paired error", ""]]
     tallies = []
-    for method in METHODS:
-        if not method.is_ours:
-            continue
-        found = [(task.name, duel(task, cache, method)) for task in tasks]
-        found = [(name, result) for name, result in found if result]
+    for method in (method for method in METHODS if method.is_ours):
+        found = [(task.name, result) for task in tasks if (result := duel(task, cache, method))]
         verdicts = [result[-1] for _, result in found]
         n_first, n_near = verdicts.count("first"), verdicts.count("within")
         if found:
@@ -451,8 +397,8 @@ def duels(tasks, cache):
                 f"- {method.name}: first or within one paired standard error on "
                 f"{n_first + n_near} of {len(found)} (first on {n_first})"
             )
-        if method.name == HEADLINE:
-            for name, (best, theirs, ours, gap, error, verdict) in found:
+        for name, (best, theirs, ours, gap, error, verdict) in found:
+            if method.name == HEADLINE:
                 row = [number(theirs), number(ours), f"{gap:+.3f}", f"{error:.3f}", verdict]
                 lines.append([name, best, *row])
     return (markdown(lines) + "\n\n" if len(lines) > 1 else "") + "\n".join(tallies)
@@ -474,32 +420,13 @@ def times_table(tasks, cache):
     return f"{markdown(lines)}\n\nAll together took {minutes.sum():.0f} minutes."
 
 
-def against_stored(tasks, cache):
-    """Seconds of the headline's fits beside those in the table, where any differ; else nothing."""
-    lines = [["", f"{HEADLINE}, seconds", "before", "ratio"]]
-    (method,) = (m for m in METHODS if m.name == HEADLINE)
-    ratios = []
-    for task in tasks:
-        both = [
-            (result["seconds"], cache.stored[key]["seconds"])
-            for result in cache.of(task, method) or []
-            if (key := (task.name, HEADLINE, result["split"])) in cache.stored
-        ]
-        if both:
-            now, before = np.median(both, axis=0)
-            ratios.append(now / before)
-            lines.append([task.name, f"{now:.3g}", f"{before:.3g}", f"{ratios[-1]:.2f}"])
-    if not np.any(np.array(ratios) != 1):
-        return ""
-    lines.append(["*median of the ratios*", "", "", f"{np.median(ratios):.2f}"])
-    return f"\nOn the splits that accuracy.csv had before this run:\n\n{markdown(lines)}\n"
-
-
 def report(tasks, cache):
     """The page of results."""
     missing = [m.name for m in METHODS if not any(cache.of(task, m) for task in tasks)]
     note = f"\nWithout scores so far: {', '.join(missing)}.\n" if missing else ""
-    binary = [t for t in tasks if t.is_classification and _has_auc(t, cache)]
+    binary = [
+        t for t in tasks if any("auc" in found[0] for m in METHODS if (found := cache.of(t, m)))
+    ]
     return f"""# Accuracy on sets
 
 Accuracy on test sets; area under the ROC curve for wsd_bank, of which 95.6 % are one class; R² for
@@ -547,14 +474,9 @@ the test sets where both have only one.
 Median over the splits of processor time, tuning included.
 
 {times_table(tasks, cache)}
-{against_stored(tasks, cache)}
 {machine("one thread a run")}.
 Made by `python -m benchmarks.bench_accuracy`.
 """
-
-
-def _has_auc(task, cache):
-    return any("auc" in results[0] for m in METHODS if (results := cache.of(task, m)))
 
 
 def csv(tasks, cache):

@@ -172,12 +172,8 @@ class Judge:
 
     def log_losses(self, names, prior):
         """Log of the inner loss, (n_tasks,); the offset keeps solved tasks from deciding."""
-        return np.array(
-            [
-                np.mean([np.log(OFFSET + unit.inner(names, prior)) for unit in units])
-                for units in self.by_task.values()
-            ]
-        )
+        inner = [[u.inner(names, prior) for u in units] for units in self.by_task.values()]
+        return np.array([np.mean(np.log(np.add(OFFSET, losses))) for losses in inner])
 
     def score(self, task, names, prior):
         """Score on the test sets of one task."""
@@ -203,10 +199,8 @@ class Judge:
         while True:
             rests = [tuple(n for n in names if n != name) for name in names]
             rests = [rest for rest in rests if self._reach_all(rest)]
-            if not rests:
-                return names, prior
-            best = min(rests, key=lambda rest: loss(rest, prior))
-            if loss(best, prior) > loss(names, prior) + WORTH:
+            best = min(rests, key=lambda rest: loss(rest, prior), default=names)
+            if not rests or loss(best, prior) > loss(names, prior) + WORTH:
                 return names, prior
             names = best
 
@@ -232,12 +226,9 @@ def report(judge):
     worth = [["member", "inner loss", "tasks better, worse", "test score, points"]]
     for name in (*own, *others):
         changed = [n for n in own if n != name] if name in own else [*own, name]
-        gain, score = (
-            judge.log_losses(changed, PRIOR) - base,
-            judge.scores(changed, PRIOR) - base_score,
-        )
-        if name in own:  # of what leaving it out does, the opposite
-            gain, score = -gain, -score
+        sign = -1 if name in own else 1  # of what leaving it out does, the opposite
+        gain = sign * (judge.log_losses(changed, PRIOR) - base)
+        score = sign * (judge.scores(changed, PRIOR) - base_score)
         counts = f"{np.sum(gain < -NOISE)}, {np.sum(gain > NOISE)}"
         shown = name if name in own else f"*{name}*"
         worth.append([shown, percent(gain.mean()), counts, points(score.mean())])

@@ -1,40 +1,44 @@
 """Speed against PyTorch on the CPU: loss and gradient, transform, fit, memory, scaling.
 
-Run as ``python -m benchmarks.bench_speed [--fast] [--share S] [--repeats N] [--only W1,W2] [--parts
-peers,fit]``. Sizes are those of `workloads`, the baselines PyTorch's forms in `torch_peers`: padded
-batches, padded batches of sets sorted by length, and buckets of exactly one length. Everything but
-the two-core part runs on one core, BLAS and PyTorch on one thread, competitors in turns; a ratio is
-the median time of PyTorch over ours, and ours is timed with its checks: through the public
-`transform` and `fit`, and for loss and gradient the objective that `fit` minimises. Of PyTorch's
-forms the best counts, and gradients are checked to agree before anything is timed. A full run
-prints its tables and writes them to ``benchmarks/results/speed.md``.
+Run as ``python -m benchmarks.bench_speed [--fast] [--only W1,W2] [--parts peers,fit]``. Sizes are
+those of `workloads`, the baselines PyTorch's forms in `torch_peers`: padded batches, padded batches
+of sets sorted by length, and buckets of exactly one length. Everything but the two-core part runs
+on one core, BLAS and PyTorch on one thread, competitors in turns; a ratio is the median time of
+PyTorch over ours, and ours is timed with its checks: through the public `transform` and `fit`, and
+for loss and gradient the objective that `fit` minimises. Of PyTorch's forms the best counts, and
+gradients are checked to agree before anything is timed. A full run prints its tables and writes
+them to ``benchmarks/results/speed.md``.
 """
 
 import argparse
 import ctypes
 import gc
-import inspect
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
+import timeit
 import tracemalloc
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
-import skattn.contextualizer
 from skattn import AttentionContextualizer, as_ragged
-from skattn._objective import Objective, chunks, pool_forward
+from skattn._network import LinearHead, Network
+from skattn._objective import Objective
+from skattn._sets import Sets
 from skattn.attention import Attention
 from skattn.losses import LogLoss
 from skattn.pooling import MeanPooling
@@ -80,16 +84,14 @@ class Settings:
 # Timing
 
 
-def interleaved(calls, repeats, seconds=math.inf):
-    """Median seconds of each of the named calls, made in turns after one to warm up."""
-    for call in calls.values():
-        call()
-    return in_turns(calls, repeats, seconds)
+def interleaved(calls, repeats, seconds=math.inf, warm_up=True):
+    """Median seconds of each of the named calls, made in turns after one to warm up.
 
-
-def in_turns(calls, repeats, seconds):
-    """The same of calls that are warm: up to three times each, and more within so many seconds."""
+    Up to three times each, and more within so many seconds.
+    """
     times = {name: [] for name in calls}
+    for call in calls.values() if warm_up else ():
+        call()
     begin = time.perf_counter()
     for i in range(repeats):
         if i >= 3 and time.perf_counter() - begin > seconds:
@@ -118,18 +120,13 @@ def one_core():
             os.sched_setaffinity(0, cores)
 
 
-def gemm_peak(dtype, size=1024, repeats=15):
+def gemm_peak(dtype, size=1024):
     """Flops a second of the product of two square matrices, the best of some."""
     A = np.ones((size, size), dtype)
-    best = math.inf
-    for _ in range(repeats):
-        start = time.perf_counter()
-        A @ A
-        best = min(best, time.perf_counter() - start)
-    return 2 * size**3 / best
+    return 2 * size**3 / min(timeit.repeat(lambda: A @ A, number=1, repeat=15))
 
 
-# The model in both libraries
+# The model in both# The model in both libraries
 
 
 class Case:
@@ -145,14 +142,14 @@ class Case:
         self.theta = spread * rng.normal(size=self.objective.layout.size)
         self.params = self.objective.layout.unpack(self.theta)
 
-    def attention(self, score_statistics=False):
+    def network(self, score_statistics=False):
         width = self.workload.d_k
-        return Attention(self.n_heads, width, width, score_statistics=score_statistics)
+        attention = Attention(self.n_heads, width, width, score_statistics=score_statistics)
+        return Network(attention, MeanPooling(), LinearHead(self.n_outputs))
 
     def make_objective(self, score_statistics=False):
-        attention, weight = self.attention(score_statistics), np.ones(len(self.X))
-        parts = attention, MeanPooling(), LogLoss(), 0.0
-        return Objective(self.X, self.y, weight, self.n_outputs, *parts)
+        network, weight = self.network(score_statistics), np.ones(len(self.X))
+        return Objective(Sets.of(self.X), self.y, weight, network, LogLoss(), 0.0)
 
     @cached_property
     def objective(self):
@@ -182,42 +179,36 @@ class Case:
         return FORMS[family]
 
     def peer(self, batching, sdpa):
-        return TorchModel(
-            self.X,
-            self.y,
-            self.params,
-            n_heads=self.n_heads,
-            d_k=self.workload.d_k,
-            d_v=self.workload.d_k,
-            batching=batching,
-            sdpa=sdpa,
-            padded_batch=self.workload.padded_batch,
-        )
+        shape = {"n_heads": self.n_heads, "d_k": self.workload.d_k, "d_v": self.workload.d_k}
+        shape |= {"batching": batching, "sdpa": sdpa, "padded_batch": self.workload.padded_batch}
+        return TorchModel(self.X, self.y, self.params, **shape)
 
     def check(self, peer):
-        """Refuse a peer whose loss, gradients or outputs are not ours; its seconds, unwarmed."""
+        """Refuse a peer whose loss, gradients or outputs are not ours."""
         tolerance = 1e-4 if self.X.dtype == np.float32 else 1e-10
         value, grad = self.objective.value_and_grad(self.theta)
-        grads = self.objective.layout.unpack(grad)
-        times = [time.perf_counter()]
         peer_value, peer_grads = peer.loss_and_grad()
-        times.append(time.perf_counter())
-        pooled = peer.pooled()
-        times.append(time.perf_counter())
+        grads = self.objective.layout.unpack(grad)
+        pooled = np.concatenate([part.numpy() for part in peer.pooled()])
         pairs = [(peer_grads[name], grads[name]) for name in grads]
-        pooled = np.concatenate([part.numpy() for part in pooled])
         pairs += [(peer_value, value), (pooled, self.ours("pooled")()[peer.order])]
         for theirs, ours in pairs:
             error = np.abs(theirs - ours).max() / np.abs(ours).max()
             if not error <= tolerance:
                 raise AssertionError(f"{self.key}: PyTorch and we differ by {error:.1e}")
-        grad, forward = np.diff(times)
-        return {"grad": grad, "pooled": forward, "tokens": forward}
 
     def flops(self):
         """Flops of the matrix products of loss and gradient: 3 n^2 d_k and 2 n d^2 a head."""
         n, d = self.X.lengths.astype(float), self.workload.n_features
         return 2 * self.n_heads * (3 * np.sum(n**2) * self.workload.d_k + 2 * np.sum(n) * d**2)
+
+
+def cases(settings, without="W3"):
+    """A name and a case for each workload and type, one head."""
+    for workload in settings.only:
+        for name, dtype in DTYPES.items():
+            if workload != without:
+                yield f"{workload} {name}", Case(workload, dtype, share=settings.share)
 
 
 def label(batching, sdpa):
@@ -230,8 +221,6 @@ PEER_CALLS = {"grad": "loss_and_grad", "pooled": "pooled", "tokens": "tokens"}
 def best_form(case, family, kind="grad"):
     """PyTorch's best form of a family, tried out: its label and the model."""
     calls = {form: case.peer(*form) for form in case.forms(family)}
-    if len(calls) == 1:
-        return next((label(*form), peer) for form, peer in calls.items())
     seconds = interleaved({f: getattr(p, PEER_CALLS[kind]) for f, p in calls.items()}, 2)
     form = min(seconds, key=seconds.get)
     return label(*form), calls[form]
@@ -243,10 +232,9 @@ def best_form(case, family, kind="grad"):
 def compare(case, kinds, families, settings, peak):
     """Our seconds by kind, ratios by family and kind, the best forms, and how near the peak."""
     models = {family: {f: case.peer(*f) for f in case.forms(family)} for family in families}
-    first = {
-        family: {form: case.check(peer) for form, peer in peers.items()}
-        for family, peers in models.items()
-    }
+    for peers in models.values():
+        for peer in peers.values():
+            case.check(peer)
     out = {"ours": {}, "ratios": {}, "forms": {}}
     for kind in kinds:
         calls = {("ours", None): case.ours(kind)}
@@ -254,25 +242,20 @@ def compare(case, kinds, families, settings, peak):
             with_statistics = case.make_objective(score_statistics=True)
             theta = np.random.default_rng(2).normal(size=with_statistics.layout.size, scale=0.3)
             calls["statistics", None] = lambda w=with_statistics, t=theta: w.value_and_grad(t)
+        for call in calls.values():  # to warm up; the peers are
+            call()
         for family, peers in models.items():
-            trial = {form: seconds[kind] for form, seconds in first[family].items()}
-            trial = {form: s for form, s in trial.items() if s <= 1.5 * min(trial.values())}
-            if len(trial) > 1:
-                timed = {form: getattr(peers[form], PEER_CALLS[kind]) for form in trial}
-                trial = in_turns(timed, 1, 0)
-            close = 1.15 if family == "buckets" else 1.0
-            for form, seconds in trial.items():  # those that may turn out the best
-                if seconds <= close * min(trial.values()):
-                    calls[family, form] = getattr(peers[form], PEER_CALLS[kind])
-        for who in ("ours", "statistics"):
-            calls.get((who, None), list)()  # to warm up
-        median = in_turns(calls, settings.repeats, settings.seconds)
+            timed = {(family, form): getattr(p, PEER_CALLS[kind]) for form, p in peers.items()}
+            trial = interleaved(timed, 1, warm_up=False)
+            close = 1.15 * min(trial.values(), default=0)  # of these one may turn out the best
+            calls |= {form: timed[form] for form, seconds in trial.items() if seconds <= close}
+        median = interleaved(calls, settings.repeats, settings.seconds, warm_up=False)
         ours = out["ours"][kind] = median["ours", None]
         if kind == "grad":
             out["statistics"] = median["statistics", None] / ours
             out["peak"] = case.flops() / ours / peak
-        for family, peers in models.items():
-            timed = {form: median[family, form] for form in peers if (family, form) in median}
+        for family in models:
+            timed = {form: seconds for (of, form), seconds in median.items() if of == family}
             if timed:
                 best = min(timed, key=timed.get)
                 out["ratios"][family, kind] = timed[best] / ours
@@ -280,35 +263,37 @@ def compare(case, kinds, families, settings, peak):
     return out
 
 
+def show(cells):
+    """Print a line of a table as soon as it is there."""
+    print("  ".join(cells), flush=True)
+    return cells
+
+
 def peers_part(settings):
     """The table of ratios."""
     peaks = {name: gemm_peak(dtype) for name, dtype in DTYPES.items()}
     lines, forms = [], []
-    for workload in settings.only:
-        for name, dtype in DTYPES.items():
-            for n_heads, n_outputs in ((1, 1), (4, 5), (1, 5), (4, 1)):
-                whole = (n_heads, n_outputs) in ((1, 1), (4, 5))
-                if workload == "W3" and ((settings.fast and n_heads > 1) or not whole):
-                    continue
-                share = settings.share
-                if n_heads > 1:
-                    share /= 2
-                case = Case(workload, dtype, n_heads, n_outputs, share)
-                kinds = KINDS if whole else ("grad",)
-                families = tuple(FORMS) if whole else ("buckets",)
-                out = compare(case, kinds, families, settings, peaks[name])
-                cells = [workload, name, f"{n_heads}, {n_outputs}"]
-                cells.append(" / ".join(f"{1e3 * out['ours'][kind]:.4g}" for kind in kinds))
-                for family in FORMS:
-                    target = TARGETS.get(family, {}).get(case.key)
-                    cells.append(ratios(out["ratios"], family, kinds, target))
-                    if family != "sorted":
-                        cells.append(" / ".join(map(str, target)) if target else "")
-                cells += [f"{100 * out['peak']:.0f} %", f"{out['statistics']:.2f}"]
-                lines.append(cells)
-                print("  ".join(cells), flush=True)
-                best = (out["forms"].get(("buckets", kind)) for kind in kinds)
-                forms.append(f"{workload} {name} {n_heads}, {n_outputs}: {' / '.join(best)}")
+    shapes = (1, 1), (4, 5), (1, 5), (4, 1)
+    for workload, name, (n_heads, n_outputs) in product(settings.only, DTYPES, shapes):
+        whole = (n_heads, n_outputs) in ((1, 1), (4, 5))
+        if workload == "W3" and ((settings.fast and n_heads > 1) or not whole):
+            continue
+        share = settings.share / (2 if n_heads > 1 else 1)
+        case = Case(workload, DTYPES[name], n_heads, n_outputs, share)
+        kinds = KINDS if whole else ("grad",)
+        families = tuple(FORMS) if whole else ("buckets",)
+        out = compare(case, kinds, families, settings, peaks[name])
+        cells = [workload, name, f"{n_heads}, {n_outputs}"]
+        cells.append(" / ".join(f"{1e3 * out['ours'][kind]:.4g}" for kind in kinds))
+        for family in FORMS:
+            target = TARGETS.get(family, {}).get(case.key)
+            cells.append(ratios(out["ratios"], family, kinds, target))
+            if family != "sorted":
+                cells.append(" / ".join(map(str, target)) if target else "")
+        cells += [f"{100 * out['peak']:.0f} %", f"{out['statistics']:.2f}"]
+        lines.append(show(cells))
+        best = (out["forms"].get(("buckets", kind)) for kind in kinds)
+        forms.append(f"{workload} {name} {n_heads}, {n_outputs}: {' / '.join(best)}")
     header = ["", "type", "heads, outputs", "ours, ms", "÷ padded", "target", "÷ sorted"]
     header += ["÷ buckets", "target", "of peak", "with statistics"]
     peaks = ", ".join(f"{name} {peak / 1e9:.0f}" for name, peak in peaks.items())
@@ -363,71 +348,56 @@ class Claim:
 
 def claims(title, text, found):
     """A part's section."""
-    for claim in found:
-        print("  ".join(claim.cells), flush=True)
-    header = ["", "measured", "target", ""]
-    return f"## {title}\n\n{text}\n\n{markdown([header, *(claim.cells for claim in found)])}\n"
+    lines = [["", "measured", "target", ""], *(show(claim.cells) for claim in found)]
+    return f"## {title}\n\n{text}\n\n{markdown(lines)}\n"
 
 
 @contextmanager
-def recorded_minimize():
-    """Keep the function that `fit` minimises and where it was evaluated."""
-    plain, seen = skattn.contextualizer.minimize, {"thetas": []}
-
-    def minimize(value_and_grad, *args, **kwargs):
-        def recording(theta):
-            seen["thetas"].append(theta.copy())
-            return value_and_grad(theta)
-
-        seen["value_and_grad"] = value_and_grad
-        return plain(recording, *args, **kwargs)
-
-    skattn.contextualizer.minimize = minimize
-    try:
+def recorded_evaluations():
+    """The calls of `Objective.value_and_grad` that a fit makes."""
+    plain = Objective.value_and_grad
+    with mock.patch.object(Objective, "value_and_grad", autospec=True, side_effect=plain) as seen:
         yield seen
-    finally:
-        skattn.contextualizer.minimize = plain
 
 
 def overhead_part(settings):
     """The public methods against the kernels they call."""
     found, n_iter = [], 5 if settings.fast else 15
-    for workload in settings.only:
-        if workload == "W3":
-            continue
-        for name, dtype in DTYPES.items():
-            case = Case(workload, dtype, share=settings.share)
-            fit = {"init": "tied", "standardize": True, "score_statistics": True}
-            fit |= {"max_iter": n_iter, "tol": 0.0, "random_state": 0}
-            estimator = case.estimator(**fit)
-            with recorded_minimize() as seen:
-                estimator.fit(case.X, case.y)
-            again = seen["value_and_grad"]
+    fit = {"init": "tied", "standardize": True, "score_statistics": True}
+    fit |= {"max_iter": n_iter, "tol": 0.0, "random_state": 0}
 
-            def evaluate(again=again, thetas=seen["thetas"]):
-                for theta in thetas:
-                    again(theta)
+    def compared(what, public, kernel, repeats, seconds=math.inf, note=""):
+        median = interleaved({"public": public, "kernel": kernel}, repeats, seconds)
+        extra = 100 * (median["public"] / median["kernel"] - 1)
+        unit = f"{median['public']:.2f} s" if note else f"{1e3 * median['public']:.4g} ms"
+        found.append(Claim(what, extra, " %", 10, note=note + unit))
 
-            calls = {"fit": lambda e=estimator, c=case: e.fit(c.X, c.y), "evaluate": evaluate}
-            median = interleaved(calls, min(3, settings.repeats))
-            extra = 100 * (median["fit"] / median["evaluate"] - 1)
-            note = f"{len(seen['thetas'])} evaluations, {median['fit']:.2f} s"
-            found.append(
-                Claim(f"{workload} {name} fit of {n_iter} iterations", extra, " %", 10, note=note)
-            )
-            pooling, attention = MeanPooling(), case.attention()
+    for name, case in cases(settings):
+        estimator, sets = case.estimator(**fit), Sets.of(case.X)
+        with recorded_evaluations() as seen:
+            estimator.fit(case.X, case.y)
+        network, thetas = case.network(), [call.args[1] for call in seen.call_args_list]
+        again = seen.call_args.args[0].value_and_grad
 
-            def kernel(case=case, attention=attention, pooling=pooling):
-                folded = attention.fold(case.params | case.objective.held, case.X.dtype)
-                out = np.empty((len(case.X), attention.n_features_out), case.X.dtype)
-                for chunk in chunks(case.X, attention, pooling):
-                    out[chunk.sets] = pool_forward(attention, pooling, folded, {}, chunk)[0]
+        def evaluate(again=again, thetas=thetas):
+            for theta in thetas:
+                again(theta)
 
-            calls = {"transform": case.ours("pooled"), "kernel": kernel}
-            median = interleaved(calls, 2 * settings.repeats, settings.seconds)
-            extra = 100 * (median["transform"] / median["kernel"] - 1)
-            note = f"{1e3 * median['transform']:.4g} ms"
-            found.append(Claim(f"{workload} {name} pooled transform", extra, " %", 10, note=note))
+        def kernel(case=case, network=network, sets=sets):
+            folded = network.fold(case.params | case.objective.held, case.X.dtype)
+            out = np.empty((len(sets), network.n_pooled), case.X.dtype)
+            for chunk in network.chunks(sets):
+                out[chunk.sets] = network.pool(folded, chunk)[0]
+
+        compared(
+            f"{name} fit of {n_iter} iterations",
+            lambda e=estimator, c=case: e.fit(c.X, c.y),
+            evaluate,
+            min(3, settings.repeats),
+            note=f"{len(thetas)} evaluations, ",
+        )
+        rounds = 2 * settings.repeats, settings.seconds
+        compared(f"{name} pooled transform", case.ours("pooled"), kernel, *rounds)
     text = """Time of the public methods beyond that of the kernels: `fit` (tokens standardised,
 score statistics) beyond the evaluations of the objective that it makes, at the same parameters;
 `transform` beyond a loop over its blocks."""
@@ -436,29 +406,22 @@ score statistics) beyond the evaluations of the objective that it makes, at the 
 
 def packing_part(settings):
     """Transforms where both sides pack the sets, and where both find them packed."""
-    lines = []
-    for workload in settings.only:
-        for name, dtype in DTYPES.items():
-            if workload == "W3":
-                continue
-            case = Case(workload, dtype, share=settings.share)
-            order = np.argsort(case.X.lengths, kind="stable")
-            packed = Case(workload, dtype, share=settings.share)
-            packed.X, packed.y = case.X.take(order), case.y[order]
-            for kind in ("pooled", "tokens"):
-                form, peer = best_form(case, "buckets", kind)
-                plain = getattr(peer, PEER_CALLS[kind])
-                calls = {"ours": case.ours(kind), "ours, packed": packed.ours(kind)}
-                calls |= {"torch": lambda p=peer, f=plain: (p.batch(), f()), "torch, packed": plain}
-                median = interleaved(calls, settings.repeats, settings.seconds)
-                both = median["torch"] / median["ours"], median["torch, packed"] / median["ours"]
-                both += (median["torch, packed"] / median["ours, packed"],)
-                cells = [workload, name, NAMES[kind], f"{1e3 * median['ours']:.4g}"]
-                cells += [f"{1e3 * median['ours, packed']:.4g}", *(f"{r:.2f}" for r in both), form]
-                lines.append(cells)
-                print("  ".join(cells), flush=True)
     header = ["", "type", "", "ours, ms", "ours in order, ms", "both pack", "PyTorch packed"]
-    header += ["both packed", "PyTorch's form"]
+    lines = [[*header, "both packed", "PyTorch's form"]]
+    for (name, case), (_, packed) in zip(cases(settings), cases(settings), strict=True):
+        order = np.argsort(case.X.lengths, kind="stable")
+        packed.X, packed.y = case.X.take(order), case.y[order]
+        for kind in ("pooled", "tokens"):
+            form, peer = best_form(case, "buckets", kind)
+            plain = getattr(peer, PEER_CALLS[kind])
+            calls = {"ours": case.ours(kind), "in order": packed.ours(kind), "packed": plain}
+            calls["torch"] = lambda p=peer, f=plain: (p.batch(), f())
+            ours, in_order, torch_packed, both = interleaved(
+                calls, settings.repeats, settings.seconds
+            ).values()
+            cells = [*name.split(), NAMES[kind], f"{1e3 * ours:.4g}", f"{1e3 * in_order:.4g}"]
+            found = both / ours, torch_packed / ours, torch_packed / in_order
+            lines.append(show([*cells, *(f"{ratio:.2f}" for ratio in found), form]))
     return f"""## Packing
 
 Above, `transform` gathers the sets of each length from a RaggedArray in random order, PyTorch
@@ -466,27 +429,24 @@ finds them in batches. *both pack*: PyTorch too makes its buckets within the tim
 each. *PyTorch packed*: as above. *both packed*: ours is given the sets in order of length, of
 which it takes blocks without a copy. One head; time of PyTorch's best bucket form over ours.
 
-{markdown([header, *lines])}
+{markdown(lines)}
 """
 
 
 def sharp_part(settings):
     """Loss and gradient where attention is all but a maximum."""
     found = []
-    for workload in settings.only:
-        for name, dtype in DTYPES.items():
-            case = Case(workload, dtype, share=settings.share)
-            start = 1 / math.sqrt(case.workload.n_features)
-            soft = case.objective.layout.pack({k: v / 0.3 * start for k, v in case.params.items()})
-            sharp = soft.copy()
-            for weights in ("W_Q", "W_K"):
-                case.objective.layout.unpack(sharp)[weights][...] *= 20
-            calls = {
-                "soft": lambda c=case, t=soft: c.objective.value_and_grad(t),
-                "sharp": lambda c=case, t=sharp: c.objective.value_and_grad(t),
-            }
-            median = interleaved(calls, settings.repeats, settings.seconds)
-            found.append(Claim(f"{workload} {name}", median["sharp"] / median["soft"], "", 1.5))
+    for name, case in cases(settings, without=None):
+        evaluate, scale = case.objective.value_and_grad, 0.3 * math.sqrt(case.workload.n_features)
+        soft = {key: value / scale for key, value in case.params.items()}
+        sharp = soft | {key: 20 * soft[key] for key in ("W_Q", "W_K")}
+        soft, sharp = map(case.objective.layout.pack, (soft, sharp))
+        calls = {
+            "soft": lambda f=evaluate, t=soft: f(t),
+            "sharp": lambda f=evaluate, t=sharp: f(t),
+        }
+        median = interleaved(calls, settings.repeats, settings.seconds)
+        found.append(Claim(name, median["sharp"] / median["soft"], "", 1.5))
     text = "Loss and gradient with W_Q and W_K times 20 over the same with scores of deviation 1."
     return claims("Sharp attention", text, found)
 
@@ -498,9 +458,9 @@ def latency_part(settings):
     pooled = case.estimator(init="tied", random_state=0).fit(sets)
     default = AttentionContextualizer(max_iter=0, random_state=0).fit(sets)
     tokens = case.estimator(init="tied", random_state=0, pooling=None).fit(sets)
-    attention, pooling, X = case.attention(), MeanPooling(), as_ragged(sets)
+    network, X = case.network(), Sets.of(as_ragged(sets))
     params = case.params | case.objective.held
-    folded, chunk = attention.fold(params, X.dtype), next(chunks(X, attention, pooling))
+    folded, chunk = network.fold(params, X.dtype), next(network.chunks(X))
     x = torch.tensor(sets[0])
     W_Q, W_K, W_V = (torch.tensor(params[name]) for name in ("W_Q", "W_K", "W_V"))
 
@@ -514,9 +474,9 @@ def latency_part(settings):
         "tokens": lambda: tokens.transform(sets),
         "default": lambda: default.transform(sets),
         "read": lambda: as_ragged(sets),
-        "fold": lambda: attention.fold(params, X.dtype),
-        "blocks": lambda: next(chunks(X, attention, pooling)),
-        "kernel": lambda: pool_forward(attention, pooling, folded, {}, chunk),
+        "fold": lambda: network.fold(params, X.dtype),
+        "blocks": lambda: next(network.chunks(X)),
+        "kernel": lambda: network.pool(folded, chunk),
         "torch": peer,
     }
     seconds = interleaved(
@@ -539,11 +499,6 @@ def latency_part(settings):
 # Scaling
 
 
-def slope(sizes, seconds):
-    """Of a line through the logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-
-
 def scaling_part(settings):
     """Time against the number of sets and against their length."""
     found = []
@@ -553,8 +508,8 @@ def scaling_part(settings):
             calls = {size: case.ours(kind) for size, case in zip(sizes, cases, strict=True)}
             median = interleaved(calls, settings.repeats, settings.seconds)
             note = ", ".join(f"{size}: {1e3 * spent:.3g} ms" for size, spent in median.items())
-            measured = slope(list(median), list(median.values()))
-            found.append(Claim(f"{what}, {NAMES[kind]}", measured, "", most, note=note))
+            slope = np.polyfit(np.log(sizes), np.log(list(median.values())), 1)[0]
+            found.append(Claim(f"{what}, {NAMES[kind]}", slope, "", most, note=note))
 
     shares = [share * max(0.2, settings.share) for share in (0.125, 0.25, 0.5, 1)]
     cases = [Case("W1", np.float64, share=share) for share in shares]
@@ -595,17 +550,13 @@ def resident_peak_of(call):
 
 
 def _status(name):
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name + ":"):
-            return float(line.split()[1])
-    return math.nan
+    text = Path("/proc/self/status").read_text()
+    return float(re.search(rf"^{name}:\s+(\d+)", text, re.MULTILINE)[1])
 
 
 def memory_child(workload, share, what):
     """In a fresh process: megabytes of calls of one kind, beyond the data they are given."""
-    case = Case(workload, np.float64, share=share)
-    if workload == "W3":
-        case = _one_set(case)
+    case = Case(workload, np.float64, share=0.5 if workload == "W3" else share)  # one set
     small = Case("W4", np.float64)
     if what != "ours":
         form = ("random", False) if what == "padded" else case.forms("buckets")[0]
@@ -621,30 +572,22 @@ def memory_child(workload, share, what):
     return out | {name: peak_of(call) for name, call in calls.items()}
 
 
-def _one_set(case):
-    """The case with its first set alone."""
-    case.X, case.y = case.X.take([0]), case.y[:1]
-    del case.__dict__["objective"]
-    return case
-
-
 def memory_part(settings):
     """Peak memory beyond the data, each in a process of its own."""
     lines = []
+    header = ["", "loss + gradient", "pooled transform", "fit", "resident, loss + gradient"]
+    header += ["PyTorch, exact buckets", "PyTorch, padded"]
     for workload in settings.only[:1] if settings.fast else settings.only:
         found = child("memory", workload, settings.share, "ours")
         cells = [workload if workload != "W3" else "W3, one set"]
         for name in ("grad", "transform"):
             cells.append(f"{found[name]:.1f}" + (MISSED if found[name] > 40 else ""))
         cells += [f"{found['fit']:.1f}", f"{found['resident']:.1f}"]
-        for what in ("exact", "padded"):
-            if workload == "W3" and what == "padded":
-                cells.append("")
-                continue
+        for what in ("exact", "padded") if workload != "W3" else ("exact",):
             found = child("memory", workload, settings.share, what)
             cells.append(f"{found['resident']:.1f}")
-        lines.append(cells)
-        print("  ".join(cells), flush=True)
+        cells += [""] * (len(header) - len(cells))
+        lines.append(show(cells))
     n = 5_000 if settings.fast else 20_000
     long = Workload(1, 64, 64, lambda rng, k: np.full(k, n), 1)
     case = Case(long, np.float64)
@@ -653,8 +596,6 @@ def memory_part(settings):
     seconds = time.perf_counter() - seconds
     pooled = peak_of(case.ours("pooled"))
     size = case.X.values.nbytes / 1e6
-    header = ["", "loss + gradient", "pooled transform", "fit", "resident, loss + gradient"]
-    header += ["PyTorch, exact buckets", "PyTorch, padded"]
     return f"""## Memory
 
 Megabytes beyond the data, float64, one head: what NumPy and Python allocate at most. Loss and
@@ -681,15 +622,8 @@ def planted(dtype, n_sets, seed=3):
         "W_K": 1.5 * rng.normal(size=(16, 4)) * 2,
         "W_V": rng.normal(size=(16, 4)),
     }
-    teacher = AttentionContextualizer(
-        n_heads=1,
-        d_k=4,
-        d_v=4,
-        init=params,
-        standardize=False,
-        score_statistics=False,
-        max_iter=0,
-    )
+    shape = {"n_heads": 1, "d_k": 4, "d_v": 4, "standardize": False, "score_statistics": False}
+    teacher = AttentionContextualizer(init=params, max_iter=0, **shape)
     raw = teacher.fit(X).transform(X) @ rng.normal(size=4)
     return X, (raw > np.median(raw)).astype(int)
 
@@ -761,54 +695,38 @@ def two_cores_child(settings):
     """In a process that may use all cores: fits with n_jobs=2, and PyTorch with two threads."""
     out = []
     n_iter = 5 if settings.fast else 25
-    for workload in settings.only:
-        if workload == "W3":
-            continue
-        for name, dtype in DTYPES.items():
-            case = Case(workload, dtype, share=settings.share)
-            torch.set_num_threads(1)
-            fit = {"init": "tied", "random_state": 0, "max_iter": n_iter, "tol": 0.0}
-            one, two = (case.estimator(n_jobs=n_jobs, **fit) for n_jobs in (1, 2))
-            with recorded_minimize() as seen:
-                one.fit(case.X, case.y)
-            begin = time.perf_counter()
-            two.fit(case.X, case.y)
-            first = time.perf_counter() - begin
-            same = float(abs(one.loss_ / two.loss_ - 1))
-            calls = {"one": lambda e=one, c=case: e.fit(c.X, c.y)}
-            calls["two"] = lambda e=two, c=case: e.fit(c.X, c.y)
-            median = interleaved(calls, min(3, settings.repeats))
-            torch.set_num_threads(2)
-            form, peer = best_form(case, "buckets")
-            spent = interleaved({"torch": peer.loss_and_grad}, settings.repeats)["torch"]
-            evaluations = len(seen["thetas"])
-            out.append(
-                {
-                    "what": f"{workload} {name}",
-                    "speedup": median["one"] / median["two"],
-                    "ahead": spent * evaluations / median["two"],
-                    "note": f"{evaluations} evaluations, {median['one']:.2f} s and "
-                    f"{median['two']:.2f} s, the first {first:.2f} s; objectives differ by "
-                    f"{same:.0e}",
-                    "form": form,
-                }
-            )
+    fit = {"init": "tied", "random_state": 0, "max_iter": n_iter, "tol": 0.0}
+    for name, case in cases(settings):
+        torch.set_num_threads(1)
+        one, two = (case.estimator(n_jobs=n_jobs, **fit) for n_jobs in (1, 2))
+        with recorded_evaluations() as seen:
+            one.fit(case.X, case.y)
+        evaluations, begin = seen.call_count, time.perf_counter()
+        two.fit(case.X, case.y)
+        first = time.perf_counter() - begin
+        same = float(abs(one.loss_ / two.loss_ - 1))
+        calls = {e.n_jobs: lambda e=e, c=case: e.fit(c.X, c.y) for e in (one, two)}
+        median = interleaved(calls, min(3, settings.repeats))
+        torch.set_num_threads(2)
+        form, peer = best_form(case, "buckets")
+        spent = interleaved({"torch": peer.loss_and_grad}, settings.repeats)["torch"]
+        note = f"{evaluations} evaluations, {median[1]:.2f} s and {median[2]:.2f} s, "
+        note += f"the first {first:.2f} s; objectives differ by {same:.0e}"
+        speedup, ahead = median[1] / median[2], spent * evaluations / median[2]
+        out.append([f"{name}, n_jobs=1 ÷ n_jobs=2", speedup, 1.5, note])
+        out.append([f"{name}, PyTorch ÷ n_jobs=2", ahead, 2, form])
     return out
 
 
 def two_cores_part(settings):
     """What a second core gives."""
     title = "Two cores"
-    if "n_jobs" not in inspect.signature(AttentionContextualizer).parameters:
-        return f"## {title}\n\nNot measured: there is no n_jobs.\n"
     if len(getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count()))(0)) < 2:
         return f"## {title}\n\nNot measured: there is one core.\n"
-    found = []
-    for row in child("two_cores", vars(settings)):
-        speedup = Claim(f"{row['what']}, n_jobs=1 ÷ n_jobs=2", row["speedup"], least=1.5)
-        found.append(replace(speedup, note=row["note"]))
-        ahead = Claim(f"{row['what']}, PyTorch ÷ n_jobs=2", row["ahead"], least=2)
-        found.append(replace(ahead, note=row["form"]))
+    found = [
+        Claim(what, value, least=least, note=note)
+        for what, value, least, note in child("two_cores", vars(settings))
+    ]
     text = """Time of `fit`, whole, with one job over that with two; and of PyTorch's loss and
 gradient, two threads, best bucket form, times as many evaluations as that fit makes, over `fit`
 with two."""
@@ -853,8 +771,6 @@ def main(argv=None):
     """Run every part, print the tables and write them down."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--fast", action="store_true", help="few sets; nothing is written")
-    parser.add_argument("--share", type=float, help="share of the sets of each workload")
-    parser.add_argument("--repeats", type=int, help="rounds, at most")
     parser.add_argument("--only", help="workloads, such as W1,W2; nothing is written")
     parser.add_argument("--parts", help=f"of {','.join(PARTS)}; nothing is written")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -864,9 +780,8 @@ def main(argv=None):
         print(json.dumps(run_child(*json.loads(args.child))))
         return
     settings = Settings(share=0.05, repeats=3, seconds=0.5, fast=True) if args.fast else Settings()
-    given = {"share": args.share, "repeats": args.repeats}
-    given["only"] = tuple(args.only.split(",")) if args.only else None
-    settings = replace(settings, **{name: v for name, v in given.items() if v is not None})
+    if args.only:
+        settings = replace(settings, only=tuple(args.only.split(",")))
     names = args.parts.split(",") if args.parts else list(PARTS)
     note = machine("one thread unless a part tells")
     print(note, flush=True)
@@ -874,11 +789,8 @@ def main(argv=None):
     for name in names:
         start = time.perf_counter()
         print(f"\n{name}", flush=True)
-        if name == "cores":
+        with nullcontext() if name == "cores" else one_core():
             pages.append(PARTS[name](settings))
-        else:
-            with one_core():
-                pages.append(PARTS[name](settings))
         print(f"({time.perf_counter() - start:.0f} s)", flush=True)
     page = f"""# Speed
 

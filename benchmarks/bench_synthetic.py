@@ -22,10 +22,10 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from skattn import AttentionClassifier, AttentionContextualizer, TokenTransformer
+from skattn import AttentionClassifier, AttentionContextualizer, SetPooler, TokenTransformer
 from skattn.datasets import (
     make_distinct_counts,
     make_lookup,
@@ -37,19 +37,11 @@ from skattn.pipelines import ScaledNystroem
 
 from .accuracy_data import digits, two_draws
 from .accuracy_peers import folds
+from .bench_accuracy import WithHead
 from .pages import RESULTS, machine, markdown, publish
 
 ALPHAS = [1e-4, 1e-3, 1e-2, 1e-1]
-
-
-def pool_mean(X):
-    """Mean of each set's tokens, (n_samples, n_features)."""
-    return np.array([tokens.mean(axis=0) for tokens in X])
-
-
-def pool_stats(X):
-    """Mean, deviation, minimum, maximum and number of each set's tokens."""
-    return np.array([np.hstack([x.mean(0), x.std(0), x.min(0), x.max(0), len(x)]) for x in X])
+STATISTICS = ("mean", "std", "min", "max", "count")
 
 
 def own_token(tokens, i):
@@ -99,7 +91,7 @@ MORE_DIGITS = Task("300 digit bags", digits, 300, 500)
 
 @dataclass(frozen=True)
 class Row:
-    """A model on a task: a pooling function, or parameters and a grid of the contextualizer.
+    """A model on a task: pooled statistics, or parameters and a grid of the contextualizer.
 
     Behind the latter stands the task's linear model, or what `head` makes. With `lift` it reads so
     many kernel features of each token instead of the token.
@@ -109,7 +101,7 @@ class Row:
     label: str
     params: dict = field(default_factory=dict)
     grid: dict = field(default_factory=dict)
-    pool: callable = None
+    pool: tuple = None  # or a function of tokens and a position, where tokens have labels
     head: callable = None
     lift: int = 0
 
@@ -119,10 +111,10 @@ class Row:
         X, y, X_test, y_test = task.draw(seed, task.n_train, task.n_test)
         if self.pool is not None:
             start = time.perf_counter()
-            steps = FunctionTransformer(self.pool), StandardScaler(), task.baseline(seed)
+            steps = SetPooler(self.pool), StandardScaler(), task.baseline(seed)
             model = make_pipeline(*steps).fit(X, y)
             seconds = time.perf_counter() - start
-            return {"pipeline": task.score(y_test, model.predict(X_test)), "seconds": seconds}
+            return {"pipeline": model.score(X_test, y_test), "seconds": seconds}
         if self.lift:
             steps = StandardScaler(), ScaledNystroem(self.lift, random_state=seed)
             lift = TokenTransformer(make_pipeline(*steps)).fit(X)
@@ -131,34 +123,29 @@ class Row:
         model = make_pipeline(
             AttentionContextualizer(random_state=seed, **self.params), StandardScaler(), head
         )
-        start = time.perf_counter()
-        found = {}
-        if self.grid:
-            prefix = "attentioncontextualizer__"
-            grid = {prefix + name: values for name, values in self.grid.items()}
-            search = GridSearchCV(model, grid, cv=folds(task, seed)).fit(X, y)
-            model = search.best_estimator_
-            found = {name.removeprefix(prefix): v for name, v in search.best_params_.items()}
-        else:
-            model.fit(X, y)
+        prefix = "attentioncontextualizer__"
+        grid = {prefix + name: values for name, values in self.grid.items()}
+        search = GridSearchCV(model, grid, cv=folds(task, seed)) if grid else model
+        start, result = time.perf_counter(), {}
+        search.fit(X, y)
         seconds = time.perf_counter() - start
+        if grid:
+            model, found = search.best_estimator_, search.best_params_
+            result = {"found": [found[name] for name in grid]}
         attention = model[0]
-        result = {
-            "pipeline": task.score(y_test, model.predict(X_test)),
-            "seconds": seconds,
-            "n_iter": attention.n_iter_,
-            "converged": attention.converged_,
-            "found": found,
-        }
-        if attention.loss == "reconstruction":  # whose head says nothing of y
-            return result
-        raw = attention.transform(X_test) @ attention.coef_.T + attention.intercept_
-        own = attention.classes_[(raw[:, 0] > 0).astype(int)] if task.is_classification else raw
-        return result | {"own": task.score(y_test, own)}
+        result |= _result(attention, model.score(X_test, y_test), seconds)
+        if attention.loss != "reconstruction":  # whose head says nothing of y
+            result["own"] = task.score(y_test, WithHead(attention).predict(X_test))
+        return result
+
+
+def _result(attention, score, seconds):
+    ended = {"n_iter": attention.n_iter_, "converged": attention.converged_}
+    return {"pipeline": score, "seconds": seconds, **ended}
 
 
 class TokenRow(Row):
-    """A model on a task with labels of tokens; a pooling function sees a set and a position."""
+    """A model on a task with labels of tokens."""
 
     def run(self, seed):
         """As `Row.run`; the linear model sees what the tokens have become that have a label."""
@@ -178,13 +165,8 @@ class TokenRow(Row):
             self._labelled(attention.transform(sets), labels)
             for sets, labels in ((X, y), (X_test, y_test))
         )
-        return {
-            "own": attention.score(X_test, y_test),
-            "pipeline": model.fit(*train).score(*test),
-            "seconds": seconds,
-            "n_iter": attention.n_iter_,
-            "converged": attention.converged_,
-        }
+        result = _result(attention, model.fit(*train).score(*test), seconds)
+        return result | {"own": attention.score(X_test, y_test)}
 
     def _labelled(self, X, y):
         """A vector and the label of each token that has one."""
@@ -206,23 +188,22 @@ def forest(seed):
 UNSUPERVISED = {"loss": "reconstruction"}
 ALONE = {"mask": "diagonal", "score_statistics": False}
 MAX, ATTEND = {"pooling": "max", "alpha": 3e-3}, {"pooling": "attention", "alpha": 1e-2}
-
-
+LONGER = {"pooling": "attention", "tol": 1e-3, "max_iter": 500}
 BOTH = {"pooling": ["mean", "max", "attention"], "alpha": [1e-3, 1e-2, 1e-1]}
 ROWS = [
-    Row(LOOKUP, "pooled statistics + LR", pool=pool_stats),
+    Row(LOOKUP, "pooled statistics + LR", pool=STATISTICS),
     Row(LOOKUP, "one head", {"n_heads": 1}),
     Row(LOOKUP, "defaults"),
     Row(LOOKUP, 'one head, init="glorot"', {"n_heads": 1, "init": "glorot"}),
     Row(LOOKUP, 'init="glorot"', {"init": "glorot"}),
-    Row(MATCHING, "pooled statistics + LR", pool=pool_stats),
+    Row(MATCHING, "pooled statistics + LR", pool=STATISTICS),
     Row(MATCHING, "defaults"),
     Row(MATCHING, "max_iter=1000", {"max_iter": 1000}),
     Row(MATCHING, "score_statistics=False", {"score_statistics": False}),
     Row(MATCHING, "alpha tuned", grid={"alpha": ALPHAS}),
     Row(MATCHING, "reconstruction + forest", UNSUPERVISED, head=forest),
     Row(MATCHING, "the same, alpha=0.01", UNSUPERVISED | {"alpha": 0.01}, head=forest),
-    Row(ODD_ONE, "pooled statistics + LR", pool=pool_stats),
+    Row(ODD_ONE, "pooled statistics + LR", pool=STATISTICS),
     Row(ODD_ONE, "defaults"),
     Row(ODD_ONE, "score_statistics=False", {"score_statistics": False}),
     Row(ODD_ONE, 'pooling="stats"', {"pooling": "stats"}),
@@ -231,25 +212,20 @@ ROWS = [
     TokenRow(SENSES, "own and mean of others + LR", pool=own_and_others),
     TokenRow(SENSES, "one head", {"n_heads": 1}),
     TokenRow(SENSES, "defaults"),
-    Row(COUNTS, "pooled statistics + ridge", pool=pool_stats),
+    Row(COUNTS, "pooled statistics + ridge", pool=STATISTICS),
     Row(COUNTS, "defaults"),
     Row(COUNTS, 'pooling="sum"', {"pooling": "sum"}),
-    Row(DIGITS, "mean pooling + LR", pool=pool_mean),
-    Row(DIGITS, "pooled statistics + LR", pool=pool_stats),
+    Row(DIGITS, "mean pooling + LR", pool=("mean",)),
+    Row(DIGITS, "pooled statistics + LR", pool=STATISTICS),
     Row(DIGITS, "defaults"),
     Row(DIGITS, 'pooling="max"', {"pooling": "max"}),
     Row(DIGITS, 'pooling="attention"', {"pooling": "attention"}),
     Row(DIGITS, "pooling and alpha tuned", grid=BOTH),
     Row(DIGITS, 'lifted, alone, pooling="max"', ALONE | MAX, lift=200),
     Row(DIGITS, 'lifted, alone, pooling="attention"', ALONE | ATTEND, lift=200),
-    Row(MORE_DIGITS, "mean pooling + LR", pool=pool_mean),
+    Row(MORE_DIGITS, "mean pooling + LR", pool=("mean",)),
     Row(MORE_DIGITS, "defaults"),
-    Row(
-        MORE_DIGITS,
-        'pooling="attention", alpha tuned',
-        {"pooling": "attention", "tol": 1e-3, "max_iter": 500},
-        {"alpha": [0.01, 0.03, 0.1]},
-    ),
+    Row(MORE_DIGITS, 'pooling="attention", alpha tuned', LONGER, {"alpha": [0.01, 0.03, 0.1]}),
 ]
 
 
@@ -313,7 +289,7 @@ def main(argv=None):
         print(" | ".join(lines[-1]), flush=True)
         if row.grid:
             choices = "; ".join(
-                " ".join(f"{v:g}" if isinstance(v, float) else v for v in result["found"].values())
+                " ".join(f"{v:g}" if isinstance(v, float) else v for v in result["found"])
                 for result in results
             )
             found.append((f"{row.task.name}, {row.label}", choices))

@@ -21,12 +21,7 @@ MINIBATCH = 64  # sets in a minibatch of one length
 FORMS = {
     "padded": [("random", True), ("random", False)],
     "sorted": [("sorted", True), ("sorted", False)],
-    "buckets": [
-        ("exact", True),
-        ("exact", False),
-        ("exact chunks", True),
-        ("exact chunks", False),
-    ],
+    "buckets": [(form, sdpa) for form in ("exact", "exact chunks") for sdpa in (True, False)],
 }
 
 
@@ -45,31 +40,28 @@ class TorchModel:
             for name, array in params.items()
         }
         self.n_sets, self.dtype = len(X), dtype
-        self.batch = lambda: self._batch(X, y, batching, padded_batch)
-        self.batch()
 
-    def _batch(self, X, y, batching, padded_batch):
-        """Make the batches, which everything else finds made."""
-        groups = self._groups(X, batching, padded_batch)
-        self.order = np.concatenate(groups)
-        self.batches = list(self._batches(X, y, groups))
+        def batch():
+            """Make the batches, which everything else finds made."""
+            groups = self._groups(X, batching, padded_batch)
+            self.order, self.batches = np.concatenate(groups), list(self._batches(X, y, groups))
+
+        self.batch = batch
+        batch()
 
     def _groups(self, X, batching, padded_batch):
         """Which sets make a batch, batch by batch."""
-        lengths = X.lengths
-        if batching in ("random", "sorted"):
-            order = np.arange(len(X)) if batching == "random" else np.argsort(lengths)
-            groups = [order[i : i + padded_batch] for i in range(0, len(X), padded_batch)]
-        else:
-            groups = []
-            for n in np.unique(lengths):
-                same = np.flatnonzero(lengths == n)
-                step = len(same)
-                if batching == "exact chunks":
-                    step = max(1, CHUNK_SCORES // (self.H * int(n) ** 2))
-                elif batching == "minibatches":
-                    step = MINIBATCH
-                groups += [same[i : i + step] for i in range(0, len(same), step)]
+        lengths, step = X.lengths, padded_batch
+        buckets = [np.argsort(lengths) if batching == "sorted" else np.arange(len(X))]
+        if batching not in ("random", "sorted"):
+            buckets = [np.flatnonzero(lengths == n) for n in np.unique(lengths)]
+        groups = []
+        for same in buckets:
+            if batching == "exact chunks":
+                step = max(1, CHUNK_SCORES // (self.H * int(lengths[same[0]]) ** 2))
+            elif batching in ("exact", "minibatches"):
+                step = len(same) if batching == "exact" else MINIBATCH
+            groups += np.split(same, range(step, len(same), step))
         return groups
 
     def _batches(self, X, y, groups):
@@ -131,19 +123,19 @@ class TorchModel:
     def objective_and_grad(self, alpha):
         """The mean loss plus alpha / 2 times the sum of squared weights; gradients in p.grad."""
         value, _ = self.loss_and_grad()
-        with torch.no_grad():
-            for name, p in self.params.items():
-                if name != "intercept":
-                    value += alpha / 2 * float((p * p).sum())
-                    p.grad.add_(p, alpha=alpha)
-        return value
+        penalty = self._penalty(alpha)
+        penalty.backward()  # adds to the gradients
+        return value + penalty.item()
+
+    def _penalty(self, alpha):
+        squares = [(p * p).sum() for name, p in self.params.items() if name != "intercept"]
+        return alpha / 2 * sum(squares)
 
     def objective(self, alpha):
         """The same value without gradients."""
         with torch.inference_mode():
             value = sum(self._loss(*batch).item() for batch in self.batches) / self.n_sets
-            penalised = (p for name, p in self.params.items() if name != "intercept")
-            return value + alpha / 2 * sum(float((p * p).sum()) for p in penalised)
+            return value + self._penalty(alpha).item()
 
     def pooled(self):
         """Pooled vectors, batch after batch."""
@@ -207,10 +199,7 @@ def fit_adam(model, alpha, target, limit, lr, minibatches, rng):
             for i in rng.permutation(len(model.batches)):
                 optimizer.zero_grad()
                 batch = model.batches[i]
-                loss = model._loss(*batch) / len(batch[0])
-                for name, p in model.params.items():
-                    if name != "intercept":
-                        loss = loss + alpha / 2 * (p * p).sum()
+                loss = model._loss(*batch) / len(batch[0]) + model._penalty(alpha)
                 loss.backward()
                 optimizer.step()
             seconds += time.perf_counter() - start

@@ -39,6 +39,8 @@ def as_array(X, what="X"):
     TypeError
         If the library does not give its numbers to NumPy.
     """
+    if type(X) is np.ndarray:
+        return X
     try:
         if is_from(X, "torch", "Tensor"):
             X = _read_tensor(X)

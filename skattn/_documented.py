@@ -1,4 +1,4 @@
-"""Docstrings that share the description of their parameters."""
+"""Docstrings that share descriptions of parameters."""
 
 import inspect
 import re
@@ -7,10 +7,10 @@ SECTION = "Parameters\n----------\n"
 
 
 def with_parameters_of(source, without=()):
-    """Give a class's docstring the parameters of another.
+    """A decorator that adds the parameters of `source` to a class's docstring.
 
-    Those that the class describes itself stand in the place of the other's; those it alone has
-    come first, and those named in `without` are left out.
+    Parameters that only the class has come first. Its own description of a parameter replaces the
+    one from `source`. Parameters named in `without` are left out.
     """
     if source.__doc__ is None:  # python -OO
         return lambda cls: cls

@@ -14,10 +14,17 @@ def is_frame(X):
     return any(is_from(X, *frame) for frame in FRAMES)
 
 
-def columns_of(frame):
-    """Names and columns of a frame, pair by pair, as a name may stand twice."""
+def names_of(frame):
+    """Names of a frame's columns, one of which may stand twice."""
+    return list(frame.schema.names if is_from(frame, *FRAMES[2]) else frame.columns)
+
+
+def columns_of(frame, numbers=True):
+    """Names and columns of a frame; of one of pandas at will without those of numbers."""
     if is_pandas(frame, "DataFrame"):
-        return [(name, frame.iloc[:, j]) for j, name in enumerate(frame.columns)]
+        kinds = enumerate(frame.dtypes.items())
+        wanted = [(j, name) for j, (name, k) in kinds if numbers or k.kind not in "fiub"]
+        return [(name, frame.iloc[:, j]) for j, name in wanted]
     if is_from(frame, "polars", "DataFrame"):
         return [(column.name, column) for column in frame.get_columns()]
     return list(zip(frame.schema.names, frame.columns, strict=True))
@@ -25,6 +32,8 @@ def columns_of(frame):
 
 def listed(column):
     """The entries of a column, an array or a sequence of any library in a list; [] of others."""
+    if isinstance(column, (list, tuple)):
+        return column
     for method in ("tolist", "to_list", "to_pylist"):
         if hasattr(column, method):
             return getattr(column, method)()
@@ -37,12 +46,16 @@ def is_cell(value):
 
 
 def is_arrow_list(kind):
-    """Whether an Arrow type is a kind of list, which has a `value_field`, or an extension type."""
-    return hasattr(kind, "value_field") or hasattr(kind, "extension_name")
+    """Whether an Arrow type is a kind of list, or an extension type, which may be one."""
+    return hasattr(kind, "value_field") or getattr(kind, "extension_name", "arrow.bool8") != (
+        "arrow.bool8"
+    )
 
 
 def polars_kind(column):
     """Name of the type of a polars column, whatever its parameters."""
+    if hasattr(column.dtype, "ext_storage"):
+        return "Extension"
     return column.dtype.base_type().__name__
 
 
@@ -51,13 +64,13 @@ def holds_sets(column):
     if is_pandas(column, "Series"):
         return column.dtype.kind == "O" and any(map(is_cell, column))
     if is_from(column, "polars", "Series"):
-        return polars_kind(column) in ("List", "Array", "Object")
+        return polars_kind(column) in ("List", "Array", "Object", "Extension")
     return is_arrow_list(column.type)
 
 
 def set_columns(frame):
     """Names of the columns of a frame whose cells hold sets."""
-    return [name for name, column in columns_of(frame) if holds_sets(column)]
+    return [name for name, column in columns_of(frame, numbers=False) if holds_sets(column)]
 
 
 # A child table and its keys
@@ -163,7 +176,7 @@ def _column(frame, name):
             f"Got {type(frame).__name__}, but a child table is a pandas or polars DataFrame or an "
             "Arrow table."
         )
-    names = [name for name, _ in columns_of(frame)]
+    names = names_of(frame)
     if name not in names and name in getattr(getattr(frame, "index", None), "names", ()):
         return pd.Series(frame.index.get_level_values(name), index=frame.index)
     if names.count(name) != 1:
@@ -224,7 +237,7 @@ def _codes_of_keys(keys, index):
     if len(unknown):
         raise ValueError(
             f"Column {keys.names[0]!r} has {len(unknown)} keys that index lacks, as "
-            f"{found[unknown[0]]!r}. Drop these rows, or add the keys to index."
+            f"{short(found[unknown[0]])}. Drop these rows, or add the keys to index."
         )
     return where[codes], index
 

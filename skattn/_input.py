@@ -7,6 +7,7 @@ from sklearn.utils.validation import validate_data
 from ._arrays import short
 from ._sets import Sets
 from .containers import as_ragged, is_table
+from .masks import mask_of
 from .pairs import RaggedPair
 
 EMPTY = ("zeros", "nan", "error")  # what may become of a set without tokens
@@ -117,6 +118,30 @@ def _check_kind(estimator, n_context_features, reset):
             f"X brings a context, but this {name} was fitted on sets that attend to themselves: "
             "give the sets alone."
         )
+
+
+def ready(sets, mask, settings):
+    """Sets without the tokens of weight 0, checked against the mask of the attention.
+
+    `settings` has the parameters `mask` and `empty` as the user gave them.
+    """
+    sets = sets.map(lambda side: side.drop_zero_weights())
+    what, instead = f"mask={settings.mask!r}", "choose mask=None"
+    if mask != mask_of(settings.mask):
+        what, instead = "loss='reconstruction'", "give y, and a loss that takes it"
+    if sets.has_context and not mask.sees_all:
+        raise ValueError(
+            f"{what} is about the tokens of one set, but X brings a context, to all of which "
+            f"every token attends: {instead}."
+        )
+    if sets.queries.weights is not None and not mask.weights_are_copies:
+        raise ValueError(
+            f"Token weights other than 0 and 1 have no meaning with {what}: "
+            "which copy of a token would see which? Repeat the tokens instead."
+        )
+    if settings.empty == "error":
+        refuse_empty_sets(sets)
+    return sets
 
 
 def refuse_empty_sets(sets):

@@ -13,10 +13,13 @@ output in the place of a pooled one.
 
 import itertools
 import math
+import time
+import warnings
 from dataclasses import replace
 
 import joblib
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from ._network import EachToken
 from ._parallel import spread_over_processes
@@ -25,6 +28,9 @@ from .attention import accumulate
 from .ragged import RaggedArray
 from .solvers import minimize
 
+AUTO_TOL, MIN_FALL = 1e-4, 0.01  # of tol="auto": of the gradient, and over ten iterations
+LONG_FIT = 180.0  # seconds
+CALLS_PER_ITERATION = 1.1
 MAX_PIECES = 32  # into which the sets of a large fit are cut, for as many processes
 WORK_OF_A_PIECE = 1e7  # multiplications, a millisecond or more
 
@@ -199,12 +205,78 @@ def minimized(objective, theta0, listener, settings):
         spread_over_processes(objective, settings.n_jobs) as value_and_grad,
     ):
         return minimize(
-            value_and_grad,
+            _timed(value_and_grad, settings),
             theta0,
             listener,
             solver=settings.solver,
-            tol=settings.tol or 0.0,
+            tol=tolerance(settings),
             max_iter=settings.max_iter,
+            min_fall=MIN_FALL if settings.tol == "auto" else 0.0,
+        )
+
+
+def tolerance(settings):
+    """The largest entry of the gradient at which a fit has converged."""
+    return AUTO_TOL if settings.tol == "auto" else settings.tol or 0.0
+
+
+class LongFitWarning(UserWarning):
+    """A fit will take minutes; the message says how many, and what to turn."""
+
+
+def _timed(value_and_grad, settings):
+    """The function, which warns after its second call if all iterations will take minutes.
+
+    The first call may start processes, and touches new memory.
+    """
+    seconds = []
+
+    def timed(theta):
+        if len(seconds) == 2:
+            return value_and_grad(theta)
+        start = time.perf_counter()
+        out = value_and_grad(theta)
+        seconds.append(time.perf_counter() - start)
+        whole = min(seconds) * settings.max_iter * CALLS_PER_ITERATION
+        if len(seconds) == 2 and whole > LONG_FIT:
+            warnings.warn(
+                f"This fit may take {whole / 60:.0f} minutes: {settings.max_iter} iterations of "
+                f"{min(seconds):.2g} s. Fewer tokens (max_tokens), fewer iterations (max_iter), "
+                "fewer heads (n_heads), float32 tokens or more processes (n_jobs) make it shorter.",
+                LongFitWarning,
+                stacklevel=12,
+            )
+        return out
+
+    return timed
+
+
+def printed(name):
+    """A listener that prints a line per iteration."""
+
+    def listener(n_iter, loss, grad_norm, theta):
+        print(
+            f"[{name}] iteration {n_iter:4d}   objective {loss:.6e}   "
+            f"max |gradient| {grad_norm:.2e}"
+        )
+
+    return listener
+
+
+def warn_unless_converged(name, result, settings):
+    """Warn of a fit that did not end as the user asked."""
+    is_as_asked = (
+        settings.max_iter == 0
+        or result.reason == "callback"
+        or (settings.tol is None and result.reason != "non-finite")
+    )
+    if not (result.converged or is_as_asked):
+        strict = {None: "", "auto": ""}.get(settings.tol, f", tol {tolerance(settings):.3g}")
+        warnings.warn(
+            f"{name} has not converged after {result.n_iter} iterations: {result.message}; max "
+            f"|gradient| is {result.grad_norm:.3g}{strict}. {result.advice}",
+            ConvergenceWarning,
+            stacklevel=4,
         )
 
 

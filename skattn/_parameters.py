@@ -106,6 +106,13 @@ def loss(name, value):
     return one_of(("auto", *LOSSES, RECONSTRUCTION), methods, "loss")(name, value)
 
 
+def tol(name, value):
+    """A check for tolerances: a number, None or "auto"."""
+    if isinstance(value, str):
+        return one_of(("auto", None))(name, value)
+    return optional(number())(name, value)
+
+
 def start(name, value):
     """A check for where to start: a name, or arrays by name."""
     if isinstance(value, str):
@@ -133,7 +140,8 @@ CHECKS = {
     "init": start,
     "solver": one_of(SOLVERS),
     "max_iter": integer(0),
-    "tol": optional(number()),
+    "tol": tol,
+    "max_tokens": optional(integer(2)),
     "warm_start": flag,
     "empty": one_of(EMPTY),
     "n_jobs": optional(jobs),

@@ -1,6 +1,7 @@
 """Saved estimators carry the version of skattn, and another version warns when it reads them."""
 
 import warnings
+from copy import copy
 from importlib import import_module
 
 from sklearn.exceptions import InconsistentVersionWarning
@@ -45,3 +46,16 @@ class VersionStampMixin:
 
 def _version():
     return import_module(__package__).__version__
+
+
+def unfitted(estimator):
+    """A copy of an estimator without its fitted attributes, which end in an underscore."""
+    model = copy(estimator)
+    model.__dict__ = {name: value for name, value in vars(model).items() if name[-1] != "_"}
+    return model
+
+
+def become(estimator, state):
+    """Give an estimator the fitted attributes of a state, all at once."""
+    fitted = {name: value for name, value in state.items() if name[-1] == "_"}
+    estimator.__dict__ = vars(unfitted(estimator)) | fitted

@@ -60,6 +60,14 @@ class Sets:
         """The sets at the given positions."""
         return self.map(lambda side: side.take(indices))
 
+    def sampled(self, max_tokens, rng):
+        """The sets with at most `max_tokens` tokens, and keys, of each.
+
+        A set of n tokens is represented by max_tokens of them, drawn without replacement and in
+        order, each with n / max_tokens times its weight.
+        """
+        return self.map(lambda side: _sampled(side, max_tokens, rng))
+
     def by_length(self):
         """Positions of the sets, few tokens first, then few keys: ndarray (n_samples,)."""
         if not self.has_context:
@@ -106,6 +114,21 @@ class Sets:
                     key_rows = _rows(self.keys, sets, lengths[1])
                 yield sets, rows, (end - start, lengths[0]), key_rows, (end - start, lengths[1])
                 start = end
+
+
+def _sampled(side, max_tokens, rng):
+    """At most `max_tokens` tokens of each set, weighted so that they stand for all."""
+    lengths = side.lengths
+    if not len(side) or lengths.max() <= max_tokens:
+        return side
+    sets = side.repeat(np.arange(len(side)))
+    in_turn = np.lexsort((rng.random(side.n_tokens), sets))  # each set's tokens, shuffled
+    is_kept = np.empty(side.n_tokens, dtype=bool)
+    is_kept[in_turn] = np.arange(side.n_tokens) - side.repeat(side.offsets[:-1]) < max_tokens
+    weights = side.repeat(np.maximum(1.0, lengths / max_tokens))
+    if side.weights is not None:
+        weights *= side.weights
+    return side._with(weights=weights)._keep(is_kept)
 
 
 def _rows(ragged, sets, n):

@@ -68,7 +68,8 @@ def scored_tokens(y, sample_weight, X):
 
 
 def plain(y):
-    """Targets of an array: strings as they are, numbers and booleans in their own type."""
+    """Targets as an array: strings as they are, numbers and booleans in their own type."""
+    y = as_array(y, "y")
     gaps = np.flatnonzero(missing(y)) if y.dtype.kind in "mMOT" else ()
     if len(gaps):
         raise ValueError(f"Input y contains NaN: a target is missing at position {gaps[0]}.")

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ._input import check_sample_weight
 from ._sets import Sets
-from ._targets import scored_tokens
+from ._targets import is_certainly_per_token, is_per_token, scored_tokens
 from .losses import LOSSES, ReconstructionError
 from .masks import ExcludeSelf, NoMask, mask_of
 from .pooling import StatsPooling
@@ -80,6 +80,17 @@ class Scored(NamedTuple):
         total, n = tokens.with_values(sums).segment_sum().T
         return np.divide(total, n, out=np.zeros(len(tokens)), where=n > 0)
 
+    def sampled(self, mask, max_tokens, rng):
+        """The sets as the objective reads them: at most `max_tokens` tokens of each.
+
+        All tokens where copies of a token can't be counted, or where tokens have targets.
+        """
+        if max_tokens is None or self.rows is not None:
+            return self.sets
+        if not mask.weights_are_copies or mask.only_self:
+            return self.sets
+        return self.sets.sampled(max_tokens, rng)
+
     def look_for_tokens(self):
         """Refuse sets without a token; warn where no token has another to attend to."""
         for side, what in zip(self.sets.sides, ("sets", "contexts"), strict=False):
@@ -113,6 +124,24 @@ class Task:
         """The mask of the attention, given the parameter of that name."""
         return mask_of(mask)
 
+    @classmethod
+    def scored(cls, estimator, sets, y, sample_weight, given):
+        """The sets and targets that count, one per set or one per token."""
+        if has_token_targets(estimator.pooling, y, sample_weight):
+            return Scored.of_tokens(sets, y, sample_weight, given)
+        return Scored.of_sets(sets, estimator._plain(y), sample_weight)
+
+    @classmethod
+    def code(cls, estimator, scored, settings):
+        """The task, the targets as its loss takes them, and its number of outputs."""
+        if scored.y is None:
+            return Task(), scored, 0
+        loss = settings.loss
+        if isinstance(loss, str):
+            loss = LOSSES[estimator._loss_for(scored.y) if loss == "auto" else loss]()
+        kind = LabelTask if loss.is_classifier else NumberTask
+        return kind.of(loss, scored, settings.class_weight)
+
     def network(self, network):
         """The network as the fit walks through it."""
         return network
@@ -145,7 +174,7 @@ class LabelTask(Task):
     classes: np.ndarray = field(default=None)
 
     @classmethod
-    def code(cls, loss, scored, class_weight):
+    def of(cls, loss, scored, class_weight):
         """The task, its targets with class weights in their weights, and its outputs."""
         y = scored.y
         if y.dtype.kind == "f":  # refuse NaN and infinity by name
@@ -179,7 +208,7 @@ class NumberTask(Task):
     n_axes: int = 2
 
     @classmethod
-    def code(cls, loss, scored, class_weight):
+    def of(cls, loss, scored, class_weight):
         """The task, its targets standardised if the loss asks for it, and its outputs."""
         y, name = scored.y, _name(loss)
         if class_weight is not None:
@@ -237,10 +266,15 @@ class ReconstructionTask(Task):
     held = ("W_Q", "W_K")
 
     @classmethod
-    def code(cls, loss, scored, class_weight):
+    def code(cls, estimator, scored, settings):
         """The task, the scored tokens as its targets, and their features."""
         tokens = scored.sets.queries
         return cls(), scored._replace(y=tokens.values[scored.rows]), tokens.n_features
+
+    @classmethod
+    def scored(cls, estimator, sets, y, sample_weight, given):
+        """The tokens of sets of two or more."""
+        return Scored.of_tokens(sets, None, sample_weight, given)
 
     @classmethod
     def mask(cls, mask):
@@ -281,6 +315,45 @@ class ReconstructionTask(Task):
             return np.hstack([sets.values, errors.values])
         pooled, _ = pooling.forward(params, sets)
         return np.hstack([pooled, ERROR_STATISTICS.forward({}, errors)[0]])
+
+
+def kind_of_task(estimator, y, settings):
+    """ReconstructionTask where tokens are their own targets, else Task."""
+    if settings.loss == "auto":
+        reconstructs = estimator._learns_without_y and y is None and settings.max_iter > 0
+    else:
+        reconstructs = settings.loss == RECONSTRUCTION
+    if reconstructs:
+        if settings.class_weight is not None:
+            raise ValueError(
+                "class_weight goes with loss='log_loss', but the loss is 'reconstruction'."
+            )
+        return ReconstructionTask
+    if y is None and settings.max_iter > 0:
+        raise ValueError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
+            "is None. Only with max_iter=0, where nothing is learned, can it be left out"
+            + (", or with loss='reconstruction'." if estimator._learns_without_y else ".")
+        )
+    return Task
+
+
+def has_token_targets(pooling, y, sample_weight):
+    """Whether every token has a target of its own, refused where it can't."""
+    if pooling is None and is_per_token(y):
+        return True
+    if is_certainly_per_token(y):
+        raise ValueError(
+            f"y has a target per token, but with pooling={pooling!r} there is one vector "
+            "per set, and the head needs one target for it. Choose pooling=None, or give y "
+            "one target per set."
+        )
+    if is_per_token(sample_weight):
+        raise ValueError(
+            "sample_weight has a weight per token, but the targets are per set: give one "
+            "weight per set."
+        )
+    return False
 
 
 def _name(loss):

@@ -1,9 +1,5 @@
 """Any container of sets, read into one :class:`~skattn.RaggedArray`."""
 
-from dataclasses import dataclass
-from inspect import signature
-from typing import Any
-
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils import check_array
@@ -24,8 +20,19 @@ from ._frames import (
     is_arrow_list,
     is_cell,
     is_frame,
+    names_of,
     polars_kind,
     set_columns,
+)
+from ._nested import (
+    EXTENSION,
+    MISSING,
+    NO_SET,
+    ArrowColumn,
+    AwkwardColumn,
+    PolarsColumn,
+    check_finite,
+    read_nested,
 )
 from .ragged import RaggedArray
 
@@ -47,23 +54,26 @@ def as_ragged(X, *, estimator=None):
       cell is n tokens of one feature;
     - a column of lists, as a pandas Series of Arrow's type, a polars Series or a pyarrow array,
       or a frame or table of one such column: lists of lists, whatever the length of each is
-      declared as;
+      declared as, and Arrow's tensors of one shape;
     - an awkward array with two ragged axes or one. One that is regular throughout is read as the
-      NumPy array it equals.
+      NumPy array it equals;
+    - a tensor of torch, read as the NumPy array it equals; a nested tensor, a packed sequence.
 
     Parameters
     ----------
     X : container of sets
-        Integer, boolean and float16 tokens become float64, float32 stays.
+        float32 tokens stay; all other real numbers become float64, as integers, booleans,
+        float16 and Decimal.
     estimator : estimator or str, default=None
         Named in the error messages of dense input.
 
     Returns
     -------
     RaggedArray
-        Token vectors as float32 or float64, with the token weights that a RaggedArray brought
-        and the index of a pandas object. Nothing is copied that need not be; the values of an
-        Arrow, polars or awkward column are read where they lie.
+        Token vectors as float32 or float64, with the token weights that a RaggedArray brought,
+        the index of a pandas object and the column names of frames in a list. Nothing is copied
+        that need not be; the values of an Arrow, polars or awkward column are read where they
+        lie.
 
     Raises
     ------
@@ -71,7 +81,8 @@ def as_ragged(X, *, estimator=None):
         If X is no container of sets: sparse, text, a scalar, ragged 1-D rows.
     ValueError
         If tokens hold a null, NaN or infinity, or have different numbers of features, naming the
-        set and the token; if a set is null; if a frame has other columns beside one of sets.
+        set and the token; if a set is null; if a frame has other columns beside one of sets; if
+        frames in a list have different columns, or the same in another order.
 
     Notes
     -----
@@ -118,7 +129,7 @@ def as_ragged(X, *, estimator=None):
 
 def _read_ragged(X, estimator):
     ragged = X._with(values=as_float(X.values))
-    _check_finite(ragged)
+    check_finite(ragged)
     return ragged
 
 
@@ -148,7 +159,7 @@ def _read_sequence(X, estimator):
         np.cumsum([len(cell) for cell in X], out=offsets[1:])
         values = np.concatenate(X) if len(X) > 1 else X[0]
         ragged = RaggedArray._trusted(values, offsets)
-        _check_finite(ragged)
+        check_finite(ragged)
         return ragged
     cells = [_numeric(cell, i) for i, cell in enumerate(X)]
     ndims = {cell.ndim for cell in cells if cell.size}
@@ -180,7 +191,13 @@ def _read_array(X, estimator):
             return _read_cells(cells, estimator)
     if X.shape == (0,):
         return _stack([])
-    return _read_padded(X) if X.ndim == 3 else _read_dense(X, estimator)
+    if X.ndim == 3:
+        return _read_padded(X)
+    _refuse_no_numbers("X", X)
+    if X.dtype == object and X.ndim == 2:
+        for i, row in enumerate(X):
+            _refuse_missing([row], i)
+    return _read_dense(X, estimator)
 
 
 def _read_masked(X, estimator):
@@ -198,7 +215,7 @@ def _read_masked(X, estimator):
             f"Token {j} of set {i} is masked in part. Mask a token's whole row to leave it out, "
             "or fill in its missing features."
         )
-    return _without_padding(np.ma.getdata(X), padding)
+    return _without_padding(_numeric(np.ma.getdata(X)), padding)
 
 
 def _read_padded(X):
@@ -216,24 +233,12 @@ def _without_padding(X, padding):
     n_samples, n, d = X.shape
     offsets = np.arange(n_samples + 1, dtype=np.int64) * n
     ragged = RaggedArray._trusted(as_float(X).reshape(n_samples * n, d), offsets)
-    _check_finite(ragged, skip=padding.ravel())
+    check_finite(ragged, skip=padding.ravel())
     return ragged._keep(~padding.ravel()) if padding.any() else ragged
 
 
 def _read_dense(X, estimator):
     """A 2-D array or frame of numbers: one token a sample."""
-    columns = columns_of(X) if is_frame(X) else [(None, X)]
-    for name, column in columns:
-        where = "X" if name is None else f"Column {name!r}"
-        if column.dtype.kind in "mM":
-            raise TypeError(_NO_NUMBERS.format(where, f"dtype {column.dtype}"))
-        if column.dtype.kind == "O":
-            text = next((value for value in np.ravel(column) if isinstance(value, str)), None)
-            if text is not None:
-                raise ValueError(_NO_NUMBERS.format(where, short(text)) + _how_to_read(text))
-    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 2:
-        for i, row in enumerate(X):
-            _refuse_missing([row], i)
     values = check_array(
         X,
         dtype=[np.float64, np.float32],
@@ -252,19 +257,22 @@ def _read_series(X, estimator):
 
 def _read_frame(X, estimator):
     """A frame: of one column of sets, or of numbers."""
-    listed, columns = set_columns(X), columns_of(X)
-    if listed and len(columns) > 1:
+    columns, n_columns = columns_of(X, numbers=False), len(names_of(X))
+    listed = [name for name, column in columns if holds_sets(column)]
+    if listed and n_columns > 1:
         raise ValueError(
-            f"X is a frame of {len(columns)} columns, of which {listed} hold sets. Pass one such "
-            "column at a time; in a ColumnTransformer give each its own transformer, and give "
+            f"X is a frame of {n_columns} columns, of which {short(listed)} hold sets. Pass one "
+            "such column at a time; in a ColumnTransformer give each its own transformer, and give "
             "the ordinary columns theirs. Where the sets of one column are to attend to those of "
             "another, name that one by the attention's context=."
         )
     if listed or _is_empty_column(X):
         return as_ragged(columns[0][1], estimator=estimator)
     if is_pandas(X, "DataFrame"):
-        if len(columns) == 1 and any(isinstance(cell, str) for cell in columns[0][1]):
+        if columns and n_columns == 1 and any(isinstance(cell, str) for cell in columns[0][1]):
             return _read_series(columns[0][1], estimator)  # which says what a cell must hold
+        for name, column in columns:
+            _refuse_no_numbers(f"Column {name!r}", column)
         return _read_dense(X, estimator)._with(index=X.index)
     if is_from(X, "polars", "DataFrame"):
         if len(columns) == 1 and polars_kind(columns[0][1]) == "String":
@@ -279,7 +287,7 @@ def _read_cells(cells, estimator):
     for i, cell in enumerate(cells):
         if not is_cell(cell):
             hint = _how_to_read(cell) if isinstance(cell, str) else ""
-            raise ValueError(_NO_SET.format(i, short(cell)) + hint)
+            raise ValueError(NO_SET.format(i, short(cell)) + hint)
         tokens = _numeric(cell, i)
         sets.append(tokens.reshape(-1, 1) if tokens.ndim == 1 and tokens.size else tokens)
     return _stack(sets, cells)
@@ -289,16 +297,18 @@ def _read_arrow(X, estimator):
     """A pyarrow array or chunked array of lists, or any other as the NumPy array it equals."""
     if not is_arrow_list(X.type):
         return _read_array(np.asarray(X), estimator)
-    return _read_nested(_ArrowColumn.of(getattr(X, "chunks", [X]), X.type))
+    return read_nested(ArrowColumn.of(getattr(X, "chunks", [X]), X.type))
 
 
 def _read_polars(X, estimator):
     """A polars column of lists or objects, or any other as the NumPy array it equals."""
     if polars_kind(X) == "Object":
         return _read_cells(X.to_list(), estimator)
+    if polars_kind(X) == "Extension":
+        raise TypeError(EXTENSION.format(X.dtype, "column.ext.storage()"))
     if not holds_sets(X):
         return _read_array(X.to_numpy(), estimator)
-    return _read_nested(_PolarsColumn(X))
+    return read_nested(PolarsColumn(X))
 
 
 def _read_awkward(X, estimator):
@@ -307,25 +317,26 @@ def _read_awkward(X, estimator):
         return _stack([])
     if X.ndim > 1 and not X.fields and X.layout.purelist_isregular:
         return _read_array(np.asarray(X), estimator)
-    return _read_nested(_AwkwardColumn(X))
+    return read_nested(AwkwardColumn(X))
 
 
 def is_table(X):
     """Whether X is a 2-D array or frame of numbers: one token a sample."""
-    if isinstance(X, (list, tuple, RaggedArray)):
-        return False
-    if _is_empty_column(X):
+    if isinstance(X, (list, tuple, RaggedArray)) or _is_empty_column(X):
         return False
     if is_frame(X):
         return not set_columns(X) and type(X).__name__ != "RecordBatch"  # strange to scikit-learn
+    if is_from(X, "awkward", "Array"):
+        return X.ndim == 2 and not X.fields and X.layout.purelist_isregular
     if getattr(X, "ndim", 0) != 2:
         return False
-    return np.asarray(X).dtype.kind != "O" or not any(map(is_cell, np.ravel(X)))
+    return getattr(X, "dtype", None) != np.dtype(object) or not any(map(is_cell, np.ravel(X)))
 
 
 def _is_empty_column(X):
     """Whether X is a column for cells of sets which has none."""
-    return getattr(X, "shape", None) == (0, 1) and np.asarray(X).dtype == object
+    is_column = isinstance(X, np.ndarray) or is_pandas(X, "DataFrame")
+    return is_column and X.shape == (0, 1) and np.asarray(X).dtype == object
 
 
 READERS = (
@@ -347,241 +358,7 @@ READERS = (
 )
 
 
-# Columns of lists of lists, level by level. Each has
-#   kind        what the library calls the type of the entries at this level
-#   first_null  position of the first null at this level, or None
-#   is_list     whether the entries at this level are lists
-#   size        the length that their type declares for all of them, or None
-#   lengths     of each of them
-#   inner()     the entries of all lists, one after another: a column again
-#   numbers()   the entries at this level as an array, where they are no lists
-
-
-@dataclass(frozen=True)
-class _ArrowColumn:
-    """Chunks of a pyarrow array. Nothing is copied but several chunks into one."""
-
-    chunks: list
-    kind: Any
-    first_null: int | None
-
-    @classmethod
-    def of(cls, chunks, kind):
-        """The column of such chunks, those of an extension type as what they stand for."""
-        null, start = None, 0
-        for chunk in chunks:
-            if chunk.null_count and null is None:
-                null = start + int(np.argmax(chunk.is_null().to_numpy(zero_copy_only=False)))
-            start += len(chunk)
-        if null is None and hasattr(kind, "extension_name"):
-            chunks = [_of_extension(chunk) for chunk in chunks]
-            kind = chunks[0].type
-        return cls(chunks, kind, null)
-
-    @property
-    def is_list(self):
-        return is_arrow_list(self.kind)
-
-    @property
-    def size(self):
-        return getattr(self.kind, "list_size", None)
-
-    @property
-    def lengths(self):
-        if self.size is not None:
-            return np.full(sum(map(len, self.chunks)), self.size)
-        lengths = [chunk.value_lengths() for chunk in self.chunks]
-        return _joined([n.to_numpy(zero_copy_only=False) for n in lengths], np.int64)
-
-    def inner(self):
-        chunks = [chunk.flatten() for chunk in self.chunks]  # minds offsets, unlike .values
-        return _ArrowColumn.of(chunks, self.kind.value_type)
-
-    def numbers(self):
-        return _joined([chunk.to_numpy(zero_copy_only=False) for chunk in self.chunks], np.float64)
-
-
-def _of_extension(chunk):
-    """An array without nulls of an extension type of Arrow as lists or numbers."""
-    import pyarrow as pa
-
-    kind = chunk.type
-    if kind.extension_name == "arrow.bool8":
-        return pa.array(chunk.to_numpy(zero_copy_only=False))
-    if kind.extension_name != "arrow.fixed_shape_tensor":
-        raise TypeError(
-            f"X holds the extension type {kind}, of which is not known what it means. Where its "
-            "storage holds the vectors, pass column.cast(column.type.storage_type)."
-        )
-    order = [0, *(axis + 1 for axis in kind.permutation or range(len(kind.shape)))]
-    numbers = chunk.storage.flatten().to_numpy(zero_copy_only=False)
-    block = numbers.reshape(len(chunk), *kind.shape).transpose(order)
-    lists = pa.array(block.ravel(), from_pandas=False)
-    for size in block.shape[:0:-1]:
-        lists = pa.FixedSizeListArray.from_arrays(lists, size)
-    return lists
-
-
-@dataclass(frozen=True)
-class _PolarsColumn:
-    """A polars Series. Copied are several chunks into one; by early versions, all beside []."""
-
-    series: Any
-
-    @property
-    def kind(self):
-        return self.series.dtype
-
-    @property
-    def first_null(self):
-        return int(self.series.is_null().arg_max()) if self.series.null_count() else None
-
-    @property
-    def is_list(self):
-        return self.kind.base_type().__name__ in ("List", "Array")
-
-    @property
-    def size(self):
-        return self.kind.shape[0] if hasattr(self.kind, "shape") else None
-
-    @property
-    def lengths(self):
-        if self.size is not None:
-            return np.full(len(self.series), self.size)
-        return self.series.list.len().to_numpy().astype(np.int64)
-
-    def inner(self):
-        series = self.series
-        if self.lengths.all():
-            return _PolarsColumn(series.explode())
-        if "empty_as_null" in signature(series.explode).parameters:
-            return _PolarsColumn(series.explode(empty_as_null=False))
-        series = series.filter(series.list.len() > 0) if self.size is None else series[:0]
-        return _PolarsColumn(series.explode())
-
-    def numbers(self):
-        return self.series.to_numpy()
-
-
-@dataclass(frozen=True)
-class _AwkwardColumn:
-    """An awkward array, read by its own functions."""
-
-    array: Any
-
-    @property
-    def kind(self):
-        return self.array.type.content
-
-    @property
-    def first_null(self):
-        import awkward as ak
-
-        if not isinstance(self.kind, ak.types.OptionType):
-            return None
-        null = ak.to_numpy(ak.is_none(self.array))
-        return int(np.argmax(null)) if null.any() else None
-
-    @property
-    def is_list(self):
-        return self.array.layout.purelist_depth > 1
-
-    @property
-    def size(self):
-        return getattr(self.kind, "size", None)
-
-    @property
-    def lengths(self):
-        import awkward as ak
-
-        return np.asarray(ak.to_numpy(ak.num(self.array, axis=1)), dtype=np.int64)
-
-    def inner(self):
-        import awkward as ak
-
-        return _AwkwardColumn(ak.flatten(self.array, axis=1))
-
-    def numbers(self):
-        import awkward as ak
-
-        return np.ma.getdata(ak.to_numpy(self.array))
-
-
-def _read_nested(column):
-    """A column of lists of lists; one of lists of numbers holds tokens of one feature."""
-    null = column.first_null
-    if null is not None:
-        raise ValueError(_NO_SET.format(null, None))
-    if not column.is_list:
-        raise TypeError(
-            f"X is a column of {column.kind}, but must hold sets of token vectors. A single set "
-            "is passed as [X]."
-        )
-    offsets = np.concatenate([[0], np.cumsum(column.lengths, dtype=np.int64)])
-    tokens = column.inner()
-    null = tokens.first_null
-    if null is not None:
-        raise ValueError(_MISSING.format(_place(null, offsets), "is null"))
-    numbers, width = tokens.inner() if tokens.is_list else tokens, 1
-    if numbers.is_list:
-        raise ValueError(
-            "X nests lists three deep or more, but each of its cells must be a list of token "
-            "vectors, (n_tokens, n_features)."
-        )
-    if tokens.is_list:
-        width = _width(tokens, offsets)
-        null = numbers.first_null
-        if null is not None:
-            place = _place(null // width, offsets)
-            raise ValueError(_MISSING.format(place, f"has null in feature {null % width}"))
-    values = numbers.numbers()
-    if values.dtype == object:
-        values = real_numbers(values, "X")
-    if values.size and (values.dtype.kind not in "fiub" or values.ndim > 1):
-        raise TypeError(
-            f"X holds values of type {numbers.kind}, but a token is a vector of real numbers. Look "
-            "up a vector for each word or id first; put the fields of a record into a list."
-        )
-    ragged = RaggedArray._trusted(as_float(values).reshape(offsets[-1], width), offsets)
-    _check_finite(ragged)
-    return ragged
-
-
-def _width(tokens, offsets):
-    """The one length of all tokens, as declared or as found."""
-    if tokens.size is not None:
-        return tokens.size
-    widths = tokens.lengths
-    other = np.flatnonzero(widths != widths[:1])
-    if len(other):
-        raise ValueError(
-            f"The tokens have different numbers of features: {_place(other[0], offsets)} has "
-            f"{widths[other[0]]}, but {_place(0, offsets)} has {widths[0]}. All tokens must share "
-            "one feature space."
-        )
-    return int(widths[0]) if len(widths) else 0
-
-
-def _place(token, offsets):
-    """Where a token stands, in words."""
-    i = int(np.searchsorted(offsets, token, side="right")) - 1
-    return f"token {token - offsets[i]} of set {i}"
-
-
-def _joined(arrays, dtype):
-    """Arrays one after another, a single one as it is; of the dtype where there is none."""
-    if len(arrays) == 1:
-        return arrays[0]
-    return np.concatenate(arrays) if arrays else np.empty(0, dtype)
-
-
 # Helpers
-
-_NO_SET = (
-    "Cell {} of the column holds {}, but each cell must hold a set of token vectors. Use an "
-    "empty list for a set without tokens."
-)
-_MISSING = "Input X contains a missing value: {} {}. Drop or impute such tokens."
 
 
 def _are_alike(cells, ndim=2):
@@ -604,7 +381,7 @@ def _are_alike(cells, ndim=2):
 def _stack(cells, X=()):
     """Sets of such tokens, with the names that the cells of X bring."""
     ragged = RaggedArray.from_list(cells)
-    _check_finite(ragged)
+    check_finite(ragged)
     return ragged._with(columns=_names(X))
 
 
@@ -615,7 +392,7 @@ def _names(cells, *kinds):
         if type(cell) in (np.ndarray, list, tuple):
             continue
         if is_frame(cell):
-            own = [name for name, _ in columns_of(cell)]
+            own = names_of(cell)
         elif is_pandas(cell, *kinds):
             own = list(cell.index)
         else:
@@ -641,7 +418,7 @@ _NO_NUMBERS = (
 def _numeric(cell, i=None):
     """The tokens of one cell as a numeric array, whatever nesting it comes in."""
     where = "X" if i is None else f"Set {i}"
-    if is_missing(cell):
+    if not hasattr(cell, "__len__") and is_missing(cell):
         raise TypeError(f"{where} is {cell!r}. Use an empty list for a set without tokens.")
     if issparse(cell):
         raise TypeError(f"{where} is sparse; sparse sets are not supported, use .toarray().")
@@ -679,7 +456,17 @@ def _refuse_missing(cell, i):
         kind = getattr(token, "dtype", "O")
         for value in np.ravel(np.array(token, dtype=object)) if kind == "O" else ():
             if is_missing(value) and not isinstance(value, float):  # NaN is named beside infinity
-                raise ValueError(_MISSING.format(f"token {j} of set {i}", f"has {value!r}"))
+                raise ValueError(MISSING.format(f"token {j} of set {i}", f"has {value!r}"))
+
+
+def _refuse_no_numbers(what, column):
+    """Raise where a column or array of one token a sample holds dates or text."""
+    if column.dtype.kind in "mM":
+        raise TypeError(_NO_NUMBERS.format(what, f"dtype {column.dtype}"))
+    if column.dtype.kind == "O":
+        text = next((value for value in np.ravel(column) if isinstance(value, str)), None)
+        if text is not None:
+            raise ValueError(_NO_NUMBERS.format(what, short(text)) + _how_to_read(text))
 
 
 def _how_to_read(text):
@@ -695,23 +482,3 @@ def _how_to_read(text):
         " The text looks like an array as NumPy prints it, which leaves out numbers and digits: "
         "write the column anew, as array.tolist() or to a Parquet file."
     )
-
-
-def _check_finite(ragged, skip=None):
-    """Raise naming the first set and token that hold NaN or infinity. O(n_tokens)."""
-    values = ragged.values
-    with np.errstate(over="ignore", invalid="ignore"):
-        if skip is None and np.isfinite(values.sum()):  # NaN and infinity survive a sum
-            return
-    bad = ~np.isfinite(values).all(axis=1)
-    if skip is not None:
-        bad &= ~skip
-    if bad.any():
-        row = int(np.argmax(bad))
-        i = int(np.searchsorted(ragged.offsets, row, side="right")) - 1
-        feature = int(np.argmin(np.isfinite(values[row])))
-        raise ValueError(
-            f"Input X contains NaN or infinity: token {row - ragged.offsets[i]} of set {i} has "
-            f"{values[row, feature]} in feature {feature}. Drop or impute such tokens; only in a "
-            "3-D array is a row of NaN throughout read as padding."
-        )

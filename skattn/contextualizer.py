@@ -1,7 +1,6 @@
 """AttentionContextualizer: attention that is learned from a downstream loss."""
 
 import functools
-import warnings
 from copy import copy
 
 import numpy as np
@@ -9,23 +8,21 @@ from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
 )
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ._callbacks import CallbackSupportMixin, Iterations, as_task
-from ._input import read_sets_in_context, refuse_empty_sets
+from ._input import read_sets_in_context, ready
 from ._network import LinearHead, Network, TokenScaler
-from ._objective import Objective, minimized
+from ._objective import Objective, minimized, printed, tolerance, warn_unless_converged
 from ._output import RaggedOutputMixin
 from ._parameters import checked
+from ._persistence import become, unfitted
 from ._random import generator
 from ._start import start_of_head, start_of_layers
-from ._targets import is_certainly_per_token, is_per_token, plain
-from ._tasks import RECONSTRUCTION, LabelTask, NumberTask, ReconstructionTask, Scored, Task
+from ._targets import plain
+from ._tasks import RECONSTRUCTION, kind_of_task
 from .attention import ATTENTIONS
 from .containers import is_table
-from .losses import LOSSES
-from .masks import mask_of
 from .pooling import POOLINGS, MeanPooling
 
 __all__ = ["AttentionContextualizer"]
@@ -92,10 +89,15 @@ class AttentionContextualizer(
     max_iter : int, default=200
         Largest number of iterations; with 0 the parameters stay where they start, and
         ``loss="auto"`` without y has no head.
-    tol : float or None, default=1e-4
-        Converged when no entry of the gradient is larger. With None the fit has a budget of
-        `max_iter` iterations, and a ConvergenceWarning tells only of an objective that is no
-        longer finite.
+    tol : float, "auto" or None, default="auto"
+        When a fit has converged. ``"auto"``: when the objective has fallen by less than 1 % over
+        ten iterations, or no entry of the gradient is larger than 1e-4. A number: when no entry
+        of the gradient is larger. None: the fit has a budget of `max_iter` iterations, and a
+        ConvergenceWarning means that the objective is no longer finite.
+    max_tokens : int or None, default=128
+        Largest number of tokens of a set, and of a context, that `fit` reads. A larger set is
+        represented by a random sample of so many tokens, each with weight n / max_tokens; see
+        Notes. `transform` reads every token. None reads all tokens in `fit` too.
     warm_start : bool, default=False
         Whether `fit` starts from the parameters of the last one.
     empty : {"zeros", "nan", "error"}, default="zeros"
@@ -148,7 +150,7 @@ class AttentionContextualizer(
     n_iter_ : int
         Iterations done.
     converged_ : bool
-        Whether the largest entry of the gradient is at most `tol`.
+        Whether the fit ended as `tol` asks.
     n_features_in_ : int
         Number of features of a token.
     n_context_features_in_ : int
@@ -190,6 +192,14 @@ class AttentionContextualizer(
     With scikit-learn 1.9 or later, ``set_callbacks`` takes its callbacks, as ``ProgressBar()`` or,
     for a predictor, ``ScoringMonitor(scoring="accuracy")``. They are told of every iteration, with
     the model as it is there; one that answers True ends the fit, without a ConvergenceWarning.
+
+    `max_tokens` bounds the cost of `fit`: it grows with the number of tokens, no longer with the
+    square of a set's length. The mean and scale of tokens are those of all tokens. The sampled
+    tokens' weights make pooled means, sums, log-sum-exps and self-weights unbiased or nearly
+    unbiased estimates of those of the whole set; minima and maxima are those of the sample. A task
+    that rests on a few tokens, or pairs of tokens, of a large set can lose accuracy: a sample may
+    lack them. Nothing is sampled with a mask, a target per token or ``loss="reconstruction"``,
+    where a token has no weight.
 
     With ``loss="reconstruction"`` no token attends to itself, and the head maps each token's
     contextual vector to the token itself, standardised. The loss is half the squared error,
@@ -241,7 +251,8 @@ class AttentionContextualizer(
         init="tied",
         solver="lbfgs",
         max_iter=200,
-        tol=1e-4,
+        tol="auto",
+        max_tokens=128,
         warm_start=False,
         empty="zeros",
         context=None,
@@ -265,6 +276,7 @@ class AttentionContextualizer(
         self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
+        self.max_tokens = max_tokens
         self.warm_start = warm_start
         self.empty = empty
         self.context = context
@@ -323,28 +335,29 @@ class AttentionContextualizer(
         `settings` are checked parameters; `last` is the fitted estimator to go on from. Nothing
         of this estimator changes before the fit has ended.
         """
-        model, rng = self._unfitted(), generator(settings.random_state)
+        model, rng = unfitted(self), generator(settings.random_state)
         given = read_sets_in_context(model, X, reset=True)
         told = {  # to callbacks; a table keeps its names
             "X": X if not given.has_context and is_table(X) else given.as_data(),
             "y": y,
             "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
         }
-        kind = self._kind_of_task(y, settings)
-        sets = self._ready(given, kind.mask(settings.mask), settings)
-        scored = self._scored(kind, sets, y, sample_weight, given)
+        kind = kind_of_task(self, y, settings)
+        sets = ready(given, kind.mask(settings.mask), settings)
+        scored = kind.scored(self, sets, y, sample_weight, given)
         scored.look_for_tokens()
-        task, scored, n_outputs = self._task(kind, scored, settings)
+        task, scored, n_outputs = kind.code(self, scored, settings)
         network = model._new_network(task, n_outputs, scored, settings)
         start = start_of_layers(network, model.n_features_in_, settings.init, rng, last)
         if network.head is None:
-            as_task(self, lambda _: self._become(model._stored(task, start)), 0, told)
+            as_task(self, lambda _: become(self, model._stored(task, start)), 0, told)
             return self
         seen = task.network(network)
         held = {name: start[name] for name in (*seen.attention.held, *task.held)}
         y = task.coded(scored.y, network.scalers[0])
+        sets = scored.sampled(seen.attention.mask, settings.max_tokens, rng)
         objective = Objective(
-            scored.sets, y, scored.weight, seen, task.loss, settings.alpha, held, scored.rows
+            sets, y, scored.weight, seen, task.loss, settings.alpha, held, scored.rows
         )
         theta0 = objective.layout.pack(start | start_of_head(objective, task, rng, last))
 
@@ -352,20 +365,20 @@ class AttentionContextualizer(
             return model._stored(task, start | objective.layout.unpack(result.theta), result)
 
         def run(part):
-            listener = self._print_iteration if settings.verbose else None
+            listener = printed(type(self).__name__) if settings.verbose else None
             if part is not None:
                 of_copy = functools.partial(fitted, copy(model))
-                listener = Iterations(part, self, of_copy, settings.tol or 0.0, told, listener)
+                listener = Iterations(part, self, of_copy, tolerance(settings), told, listener)
             result = minimized(objective, theta0, listener, settings)
             if part is not None:
                 listener.end()
-            self._become(fitted(model, result))
+            become(self, fitted(model, result))
             return result
 
         result = as_task(self, run, settings.max_iter, told)
         if result.reason == "interrupted":
             raise KeyboardInterrupt
-        self._warn_unless_converged(result, settings)
+        warn_unless_converged(type(self).__name__, result, settings)
         return self
 
     # What is read, and what is predicted
@@ -374,102 +387,13 @@ class AttentionContextualizer(
         """The parameters, checked, numbers as Python's own."""
         return checked(self)
 
-    def _unfitted(self):
-        """A copy without fitted attributes."""
-        model = copy(self)
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            del model.__dict__[name]
-        return model
-
-    def _become(self, state):
-        """Take over the fitted attributes of a state, all at once."""
-        fitted = {name: value for name, value in state.items() if name.endswith("_")}
-        kept = {name: value for name, value in vars(self).items() if not name.endswith("_")}
-        self.__dict__ = kept | fitted
-
-    def _kind_of_task(self, y, settings):
-        """The class of the task; None where the loss and the targets decide."""
-        if settings.loss == "auto":
-            reconstructs = self._learns_without_y and y is None and settings.max_iter > 0
-        else:
-            reconstructs = settings.loss == RECONSTRUCTION
-        if reconstructs:
-            if settings.class_weight is not None:
-                raise ValueError(
-                    "class_weight goes with loss='log_loss', but the loss is 'reconstruction'."
-                )
-            return ReconstructionTask
-        if y is None and settings.max_iter > 0:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None. Only with max_iter=0, where nothing is learned, can it be left out"
-                + (", or with loss='reconstruction'." if self._learns_without_y else ".")
-            )
-        return Task
-
-    def _ready(self, sets, mask, settings):
-        """Sets without the tokens of weight 0, checked against the mask."""
-        sets = sets.map(lambda side: side.drop_zero_weights())
-        what, instead = f"mask={settings.mask!r}", "choose mask=None"
-        if mask != mask_of(settings.mask):
-            what, instead = "loss='reconstruction'", "give y, and a loss that takes it"
-        if sets.has_context and not mask.sees_all:
-            raise ValueError(
-                f"{what} is about the tokens of one set, but X brings a context, to all of which "
-                f"every token attends: {instead}."
-            )
-        if sets.queries.weights is not None and not mask.weights_are_copies:
-            raise ValueError(
-                f"Token weights other than 0 and 1 have no meaning with {what}: "
-                "which copy of a token would see which? Repeat the tokens instead."
-            )
-        if settings.empty == "error":
-            refuse_empty_sets(sets)
-        return sets
-
-    def _scored(self, kind, sets, y, sample_weight, given):
-        """The sets and targets that count."""
-        if kind is ReconstructionTask:
-            return Scored.of_tokens(sets, None, sample_weight, given)
-        if self._has_token_targets(y, sample_weight):
-            return Scored.of_tokens(sets, y, sample_weight, given)
-        return Scored.of_sets(sets, self._plain(y), sample_weight)
-
-    def _has_token_targets(self, y, sample_weight):
-        """Whether every token has a target of its own, refused where it can't."""
-        if self.pooling is None and is_per_token(y):
-            return True
-        if is_certainly_per_token(y):
-            raise ValueError(
-                f"y has a target per token, but with pooling={self.pooling!r} there is one vector "
-                "per set, and the head needs one target for it. Choose pooling=None, or give y "
-                "one target per set."
-            )
-        if is_per_token(sample_weight):
-            raise ValueError(
-                "sample_weight has a weight per token, but the targets are per set: give one "
-                "weight per set."
-            )
-        return False
-
     def _plain(self, y):
         """Targets of sets in a plain array, whatever they came in; None without."""
-        return None if y is None else plain(np.asarray(y))
+        return None if y is None else plain(y)
 
     def _loss_for(self, y):
         """Name of the loss that goes with the dtype of y, whatever its values."""
         return "squared_error" if y.dtype.kind == "f" else "log_loss"
-
-    def _task(self, kind, scored, settings):
-        """The task, the targets as its loss takes them, and its number of outputs."""
-        loss = settings.loss
-        if kind is Task and scored.y is None:
-            return Task(), scored, 0
-        if kind is Task:
-            name = self._loss_for(scored.y) if isinstance(loss, str) and loss == "auto" else loss
-            loss = LOSSES[name]() if isinstance(name, str) else name
-            kind = LabelTask if loss.is_classifier else NumberTask
-        return kind.code(loss, scored, settings.class_weight)
 
     # The network
 
@@ -537,28 +461,6 @@ class AttentionContextualizer(
         k = k if pooling is None else pooling.n_features_out(k)
         return k + self._task_.n_extra(pooling)
 
-    def _print_iteration(self, n_iter, loss, grad_norm, theta):
-        print(
-            f"[{type(self).__name__}] iteration {n_iter:4d}   objective {loss:.6e}   "
-            f"max |gradient| {grad_norm:.2e}"
-        )
-
-    def _warn_unless_converged(self, result, settings):
-        is_as_asked = (
-            settings.max_iter == 0
-            or result.reason == "callback"
-            or (settings.tol is None and result.reason != "non-finite")
-        )
-        if not (result.converged or is_as_asked):
-            strict = "" if settings.tol is None else f", tol {settings.tol:.3g}"
-            warnings.warn(
-                f"{type(self).__name__} has not converged after {result.n_iter} iterations: "
-                f"{result.message}; max |gradient| is {result.grad_norm:.3g}{strict}. "
-                f"{result.advice}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
     # Applying
 
     def get_feature_names_out(self, input_features=None):
@@ -604,7 +506,7 @@ class AttentionContextualizer(
 
     def _read(self, X):
         """Sets ready for the layers that were fitted."""
-        return self._ready(read_sets_in_context(self, X, reset=False), self._layers_[0].mask, self)
+        return ready(read_sets_in_context(self, X, reset=False), self._layers_[0].mask, self)
 
     def _outputs(self, sets, pooling, with_extra=True):
         """Rows of output of sets that were read: one per set, or per token without pooling.

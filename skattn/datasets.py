@@ -1,8 +1,8 @@
-"""Small sets with known answers: five that only interactions solve, and digits in bags.
+"""Small data sets: five whose labels depend on interactions of tokens, and bags of digits.
 
 Every function returns X as a list of float64 arrays of shape (n_tokens, n_features), one per
-set, in the form that `skattn.AttentionContextualizer` reads. Two calls with different seeds draw
-from one law, so a test set is a second call.
+set, which `skattn.AttentionContextualizer` reads. Calls with different seeds draw from the same
+distribution: use a second call as a test set.
 """
 
 import numpy as np
@@ -22,41 +22,41 @@ __all__ = [
 def make_lookup(n_samples=500, *, random_state=None):
     """Sets of six key-value items and one query; the label is the value behind the query's key.
 
-    A token has eight features: its key, six signs, of which any of the 64 can occur; its value,
-    +1 or -1, and 0 for the query; and a flag, 1 for the query and 0 for an item. The six keys of
-    a set differ, three of its items hold +1 and three -1, and the query repeats one of the six
-    keys. The tokens stand in random order.
+    A token has eight features: six signs, which are its key; its value, +1 or -1 for an item and
+    0 for the query; and a flag, 1 for the query and 0 for an item. The six keys of a set are
+    drawn from the 64 possible ones and differ. Three items hold +1 and three -1, and the query
+    repeats one of the six keys. The tokens are in random order.
 
     Parameters
     ----------
     n_samples : int, default=500
-        How many sets.
+        Number of sets.
     random_state : int, RandomState, Generator or None, default=None
-        Seeds the draw.
+        Seed of the random numbers.
 
     Returns
     -------
     X : list of ndarray of shape (7, 8)
         The sets.
     y : ndarray of shape (n_samples,)
-        1 where the item with the query's key holds +1, else 0.
+        1 if the item with the query's key holds +1, else 0.
 
     Notes
     -----
-    **No pooling of single features can do better than chance.** Write k for the six keys, q for
-    the item whose key the query repeats, and v for the six values, and let T(X) be any statistics
-    that see each feature's multiset of values alone: mean, maximum, standard deviation, quantiles,
-    histogram, and all of them together.
+    **No pooling of single features does better than chance.** Let k be the six keys, q the item
+    with the query's key and v the six values. Let T(X) be any statistics that depend only on the
+    multiset of values of each feature: mean, maximum, standard deviation, quantiles, histogram,
+    or all of them together.
 
     1. The multisets of the key features and of the flag are functions of (k, q).
     2. The multiset of the value feature is {+1, +1, +1, 0, -1, -1, -1} in every set. So T(X) is a
        function of (k, q).
-    3. v is a uniformly random arrangement of three +1 and three -1, drawn independently of (k, q).
-       Given (k, q), each item holds +1 with probability 1/2, the item q too: P(y = 1 | k, q) = 1/2.
-    4. By 2 and 3, P(y = 1 | T(X)) = 1/2 whatever T(X) is, and no classifier on it has an accuracy
-       above .5 on average. QED
+    3. v is a uniformly random arrangement of three +1 and three -1, independent of (k, q). Given
+       (k, q), every item, also q, holds +1 with probability 1/2: P(y = 1 | k, q) = 1/2.
+    4. By 2 and 3, P(y = 1 | T(X)) = 1/2 for every T(X), and no classifier of T(X) has an expected
+       accuracy above .5. QED
 
-    Attention solves it with one head: the query attends to the item of its own key.
+    Attention solves the task with one head: the query attends to the item with its own key.
 
     Examples
     --------
@@ -86,36 +86,36 @@ def make_lookup(n_samples=500, *, random_state=None):
 
 
 def make_matching_pairs(n_samples=500, *, n_features=6, noise=0.1, random_state=None):
-    """Sets of random directions; the label says whether two of them nearly coincide.
+    """Sets of random directions; the label is 1 if two of them nearly coincide.
 
-    The tokens are independent and uniform on the unit sphere, 8 to 12 of them. In half of the
-    sets, on average, one token is replaced by a noisy copy of another.
+    A set has 8 to 12 tokens, independent and uniform on the unit sphere. In half of the sets, on
+    average, a noisy copy of one token replaces another.
 
     Parameters
     ----------
     n_samples : int, default=500
-        How many sets.
+        Number of sets.
     n_features : int, default=6
-        Dimension of the sphere's space.
+        Number of features of a token.
     noise : float, default=0.1
-        Length of the random vector that is added to the copy, which is then scaled back to
-        length 1. With 0 the pair is an exact repeat.
+        Length of the random vector added to the copy, before the copy is scaled to length 1. With
+        0 the two tokens are equal.
     random_state : int, RandomState, Generator or None, default=None
-        Seeds the draw.
+        Seed of the random numbers.
 
     Returns
     -------
     X : list of ndarray of shape (n_tokens, n_features)
         The sets, of 8 to 12 tokens each.
     y : ndarray of shape (n_samples,)
-        1 where the set holds a near-duplicate pair, else 0.
+        1 if the set has a pair of near-duplicates, else 0.
 
     Notes
     -----
-    One token alone says nothing: in both classes it is uniform on the sphere. And X and -X have
-    the same law and the same label, while a mean-pooled linear read-out of plain attention is odd
-    in X up to a constant, so that it stays at chance; the score statistics, which are even, repair
-    that. What pooled statistics see is only the slight loss of spread that the pair brings.
+    A single token holds no information: in both classes it is uniform on the sphere. X and -X
+    have the same distribution and the same label. A linear model of mean-pooled plain attention
+    is odd in X up to a constant and stays at chance; score statistics are even and remove this
+    limit. Pooled statistics see only a slight loss of spread due to the pair.
 
     Examples
     --------
@@ -141,33 +141,33 @@ def make_matching_pairs(n_samples=500, *, n_features=6, noise=0.1, random_state=
 
 
 def make_distinct_counts(n_samples=500, *, n_features=8, random_state=None):
-    """Sets of items that repeat; the target is how many distinct ones each set holds.
+    """Sets of repeated items; the target is the number of distinct items of each set.
 
-    A set has 4 to 12 tokens. Its distinct items, from one to as many as it has tokens, are
-    directions drawn anew for every set, uniform on the unit sphere: no item can be known by heart.
-    Each item occurs at least once, and the rest of the tokens repeat them at random.
+    A set has 4 to 12 tokens and between one and as many distinct items. The items are uniform on
+    the unit sphere and drawn anew for every set, so that a model cannot learn them by heart. Each
+    item occurs at least once; the other tokens repeat items at random.
 
     Parameters
     ----------
     n_samples : int, default=500
-        How many sets.
+        Number of sets.
     n_features : int, default=8
-        Dimension of the sphere's space.
+        Number of features of a token.
     random_state : int, RandomState, Generator or None, default=None
-        Seeds the draw.
+        Seed of the random numbers.
 
     Returns
     -------
     X : list of ndarray of shape (n_tokens, n_features)
         The sets, of 4 to 12 tokens each.
     y : ndarray of shape (n_samples,)
-        The number of distinct tokens, as floats: a regression target.
+        The number of distinct tokens as floats, for regression.
 
     Notes
     -----
-    A sharp head gives every one of m equal tokens the self-weight 1/m, and the self-weights of a
-    set sum to the number of its distinct items. Attention with score statistics and
-    ``pooling="sum"`` reads the target off directly; a mean lacks the number of tokens.
+    In a sharp head each of m equal tokens has the self-weight 1/m, and the self-weights of a set
+    sum to the number of its distinct items. Attention with score statistics and ``pooling="sum"``
+    therefore gives the target directly. Mean pooling loses the number of tokens.
 
     Examples
     --------
@@ -189,38 +189,38 @@ def make_distinct_counts(n_samples=500, *, n_features=8, random_state=None):
 
 
 def make_word_senses(n_samples=400, *, per_token=True, random_state=None):
-    """Sentences with one ambiguous word, whose sense the other words decide.
+    """Sentences with one ambiguous word; the other words determine its sense.
 
     A token is the vector of a word, 16 features. The vocabulary is the same in every call: four
-    ambiguous words with two senses each; for each sense two words that betray it, 16 cues in all;
-    and 20 others; all of them random directions. A sentence holds, in random order, one ambiguous
-    word; a cue for each of the four, that one and those that are absent, of a sense that is drawn
-    for each on its own; and 2 to 6 of the others.
+    ambiguous words with two senses each; two cue words for each sense, 16 in all; and 20 other
+    words. All vectors are random directions. A sentence holds, in random order, one ambiguous
+    word; one cue for each of the four ambiguous words, also for the three absent ones, for a
+    sense drawn independently; and 2 to 6 other words.
 
     Parameters
     ----------
     n_samples : int, default=400
-        How many sentences.
+        Number of sentences.
     per_token : bool, default=True
-        Whether there is a label for each token, None where the word is not ambiguous, or one for
+        Whether to return a label for each token, None for unambiguous words, or one label for
         each sentence.
     random_state : int, RandomState, Generator or None, default=None
-        Seeds the draw.
+        Seed of the random numbers.
 
     Returns
     -------
     X : list of ndarray of shape (n_tokens, 16)
         The sentences, of 7 to 11 words each.
     y : list of ndarray of shape (n_tokens,), or ndarray of shape (n_samples,)
-        0 or 1, the sense of the ambiguous word; object arrays that hold None for all other words
-        where `per_token`.
+        The sense of the ambiguous word, 0 or 1. With `per_token`, object arrays with None for all
+        other words.
 
     Notes
     -----
-    The ambiguous word has one vector in both senses, and each sense in half of the sentences: its
-    own token says nothing, whatever is made of it. The rest of the sentence says little: it holds
-    a cue for every ambiguous word, and three of the four are about words that are not there.
-    Only the two together tell, by a query from the word to its own cues.
+    The ambiguous word has the same vector in both senses, and each sense is equally likely: its
+    own token holds no information. The rest of the sentence holds little: three of its four cues
+    belong to absent words. The sense follows only from both together, when the word attends to
+    its own cues.
 
     Examples
     --------
@@ -232,7 +232,7 @@ def make_word_senses(n_samples=400, *, per_token=True, random_state=None):
     array([None, None, None, None, None, None, 1], dtype=object)
     """
     n_words, n_senses, n_cues, n_features = 4, 2, 2, 16
-    language = np.random.default_rng(0)  # of its own: every call speaks it
+    language = np.random.default_rng(0)  # the vocabulary is the same in every call
     words = _directions(language, n_words, n_features)
     cues = _directions(language, n_words * n_senses * n_cues, n_features)
     cues = cues.reshape(n_words, n_senses, n_cues, n_features)
@@ -252,36 +252,36 @@ def make_word_senses(n_samples=400, *, per_token=True, random_state=None):
 
 
 def make_odd_one_out(n_samples=500, *, n_features=6, noise=0.18, random_state=None):
-    """Sets of two crowds; the label says whether a token belongs to neither.
+    """Sets of two clusters; the label is 1 if a token belongs to neither.
 
-    Every set has two centres of its own, random directions, and 4 to 6 tokens near each. In half
-    of the sets, on average, one of these tokens is moved to a third direction of its own.
+    Every set has its own two centres, random directions, and 4 to 6 tokens near each. In half of
+    the sets, on average, one of these tokens is moved to a third random direction.
 
     Parameters
     ----------
     n_samples : int, default=500
-        How many sets.
+        Number of sets.
     n_features : int, default=6
         Dimension of the space.
     noise : float, default=0.18
         Standard deviation of each feature of a token around its centre.
     random_state : int, RandomState, Generator or None, default=None
-        Seeds the draw.
+        Seed of the random numbers.
 
     Returns
     -------
     X : list of ndarray of shape (n_tokens, n_features)
         The sets, of 8 to 12 tokens each.
     y : ndarray of shape (n_samples,)
-        1 where a token of the set belongs to neither crowd, else 0.
+        1 if a token of the set belongs to neither cluster, else 0.
 
     Notes
     -----
-    One token alone says nothing: in both classes it is a random direction with noise. And X and
-    -X have the same law and the same label, so that a mean-pooled linear read-out of plain
-    attention stays at chance. What tells is how well each token is predicted from the others of
-    its set, with no label at all: ``AttentionContextualizer(loss="reconstruction")``. A linear
-    model of pooled statistics sees a part of it, the larger spread.
+    A single token holds no information: in both classes it is a random direction with noise. X
+    and -X have the same distribution and the same label, so that a linear model of mean-pooled
+    plain attention stays at chance. The label follows from how well each token is predicted from
+    the other tokens of its set, which ``AttentionContextualizer(loss="reconstruction")`` learns
+    without labels. A linear model of pooled statistics sees only the larger spread.
 
     Examples
     --------
@@ -313,40 +313,39 @@ def load_digit_bags(
     return_token_labels=False,
     random_state=None,
 ):
-    """Bags of handwritten digits, labelled by whether they hold a certain digit.
+    """Bags of handwritten digits; the label is 1 if a bag holds a given digit.
 
-    The tokens are scikit-learn's 1797 images of 8 x 8 pixels, as 64 grey levels from 0 to 1. One
-    half of the images, chosen at random, is for the training bags and the other for the test
-    bags, so no image is in both. Half of the bags are positive: one image of `digit`, and the
-    others from all images. A negative bag draws from the images of the other digits. No image
-    occurs twice in a bag.
+    The tokens are scikit-learn's 1797 images of 8 x 8 pixels, as 64 grey levels from 0 to 1. A
+    random half of the images is for the training bags, the other half for the test bags. Half of
+    the bags are positive: one image of `digit`, the others from all images. Negative bags hold
+    images of the other digits. No image occurs twice in a bag.
 
     Parameters
     ----------
     n_train, n_test : int, default=150 and 500
-        How many bags to train and to test on.
+        Number of training bags and of test bags.
     bag_size : int, default=10
-        Mean number of images in a bag. The sizes are normal with a standard deviation of a fifth
-        of it, rounded, and at least 2.
+        Mean number of images in a bag. The sizes are normal with a standard deviation of
+        ``bag_size / 5``, rounded, and at least 2.
     digit : int, default=9
-        The digit to look for, 0 to 9.
+        The digit that makes a bag positive, 0 to 9.
     return_token_labels : bool, default=False
         Also return the digit that each image shows.
     random_state : int, RandomState, Generator or None, default=None
-        Seeds the draw.
+        Seed of the random numbers.
 
     Returns
     -------
     X_train : list of ndarray of shape (n_tokens, 64)
         The training bags; ``x.reshape(-1, 8, 8)`` are the images of the bag ``x``.
     y_train : ndarray of shape (n_train,)
-        1 where the bag holds the digit, else 0.
+        1 if the bag holds the digit, else 0.
     X_test : list of ndarray of shape (n_tokens, 64)
         The test bags.
     y_test : ndarray of shape (n_test,)
-        Their labels.
+        Labels of the test bags.
     digits_train, digits_test : list of ndarray of shape (n_tokens,)
-        The digit of every image, only with ``return_token_labels=True``.
+        The digit of every image; only with ``return_token_labels=True``.
 
     Notes
     -----
@@ -367,7 +366,7 @@ def load_digit_bags(
     from sklearn.datasets import load_digits
 
     if digit not in range(10):
-        raise ValueError(f"digit is {digit!r}, but the images show the digits 0 to 9.")
+        raise ValueError(f"digit is {digit!r}, but must be one of 0 to 9.")
     rng = generator(random_state)
     images, shown = load_digits(return_X_y=True)
     images = images / 16.0
@@ -385,7 +384,7 @@ def load_digit_bags(
 
 
 def _draw_bag(rng, pool, shown, digit, size, is_positive):
-    """Indices (size,) of a bag's images out of `pool`: one of `digit` at least, or none at all."""
+    """Indices (size,) of a bag's images from `pool`: at least one of `digit`, or none."""
     holds_digit = shown[pool] == digit
     if not is_positive:
         return rng.choice(pool[~holds_digit], size=size, replace=False)

@@ -5,7 +5,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ._arrays import is_from, is_pandas
-from ._frames import columns_of, is_frame, keys_of, names_in, positions
+from ._frames import is_frame, keys_of, names_in, names_of, positions
 from ._output import RaggedOutputMixin
 from .ragged import RaggedArray
 
@@ -184,7 +184,7 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
                     "the keys alone."
                 )
             X = pd.DataFrame(X, columns=names).infer_objects()
-        columns = [name for name, _ in columns_of(X)]
+        columns = names_of(X)
         return keys_of(X, columns if len(columns) == len(names) == 1 else names)
 
     def _is_ragged_out(self):

@@ -95,46 +95,32 @@ class RaggedArray:
                 f"offsets run from {offsets[0]} to {offsets[-1]}, but must rise from 0 to the "
                 f"number of tokens, {len(values)}, without a step back."
             )
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "offsets", offsets)
-        if self.weights is not None:
-            weights = np.asarray(self.weights)
-            if weights.shape != (len(values),):
+        parts = {"values": values, "offsets": offsets}
+        n_samples, (n_tokens, n_features) = len(offsets) - 1, values.shape
+        for name, n, what in (
+            ("weights", n_tokens, "tokens: give one weight per token"),
+            ("index", n_samples, "sets: give one label per set"),
+            ("rows", n_tokens, "tokens: give the position of each token's row"),
+            ("columns", n_features, "features of a token: give one name per feature"),
+        ):
+            part = getattr(self, name)
+            if part is None:
+                continue
+            if not hasattr(part, "get_indexer"):  # which an index of pandas has
+                part = np.asarray(part, dtype=object if name == "columns" else None)
+            if part.shape != (n,) or (name == "rows" and part.dtype.kind not in "iu"):
                 raise ValueError(
-                    f"weights has shape {weights.shape}, but there are {len(values)} tokens: give "
-                    "one weight per token."
+                    f"{name} has shape {part.shape} and dtype {part.dtype}, but there are {n} "
+                    f"{what}."
                 )
-            if weights.dtype.kind not in "fiub" or not np.all(
-                np.isfinite(weights) & (weights >= 0)
-            ):
-                raise ValueError(
-                    "weights must be finite numbers, 0 or more: they count how often each token "
-                    "stands in its set."
-                )
-            object.__setattr__(self, "weights", weights)
-        if self.index is not None:
-            index = self.index if hasattr(self.index, "get_indexer") else np.asarray(self.index)
-            if index.ndim != 1 or len(index) != len(offsets) - 1:
-                raise ValueError(
-                    f"index has shape {index.shape}, but there are {len(offsets) - 1} sets: give "
-                    "one label per set."
-                )
-            object.__setattr__(self, "index", index)
-        if self.rows is not None:
-            rows = np.asarray(self.rows)
-            if rows.shape != (len(values),) or rows.dtype.kind not in "iu":
-                raise ValueError(
-                    f"rows has shape {rows.shape} and dtype {rows.dtype}, but there are "
-                    f"{len(values)} tokens: give the position of each token's row."
-                )
-            object.__setattr__(self, "rows", rows)
-        if self.columns is not None:
-            columns = np.asarray(self.columns, dtype=object)
-            if columns.shape != values.shape[1:]:
-                raise ValueError(
-                    f"columns has {columns.size} names, but tokens have {values.shape[1]} features."
-                )
-            object.__setattr__(self, "columns", columns)
+            parts[name] = part
+        weights = parts.get("weights", np.ones(0))
+        if weights.dtype.kind not in "fiub" or not np.all(np.isfinite(weights) & (weights >= 0)):
+            raise ValueError(
+                "weights must be finite numbers, 0 or more: they count how often each token "
+                "stands in its set."
+            )
+        self.__dict__.update(parts)
 
     @classmethod
     def _trusted(cls, values, offsets, weights=None, **labels):

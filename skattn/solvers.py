@@ -28,9 +28,9 @@ class SolverResult:
     converged : bool
         Whether the largest entry of the gradient at `theta` is at most the tolerance.
     reason : str
-        Why it stopped: "gradient", "max_iter", "max_fun", "flat" (the objective no longer falls
-        by more than round-off), "abnormal" (the line search gave up), "non-finite", "callback"
-        (a callback stopped it) or "interrupted".
+        Why it stopped: "gradient", "slow" (it fell by less than `min_fall`), "max_iter",
+        "max_fun", "flat" (the objective no longer falls by more than round-off), "abnormal" (the
+        line search gave up), "non-finite", "callback" (a callback stopped it) or "interrupted".
     message : str
         The reason in words, with SciPy's message.
     grad_norm : float
@@ -63,6 +63,7 @@ class SolverResult:
 
 _ADVICE = {
     "gradient": "Nothing needs to be done.",
+    "slow": "Nothing needs to be done.",
     "max_iter": (
         "Increase max_iter, or loosen tol. Use cross-validation to find out whether a longer fit "
         "predicts better: often it does not."
@@ -103,6 +104,7 @@ class ScipySolver:
     options: dict = field(default_factory=dict)
 
 
+WINDOW = 10  # iterations over which the value has to fall by min_fall
 _EPS = np.finfo(float).eps
 SOLVERS = {
     "lbfgs": ScipySolver("L-BFGS-B", {"gtol": 0.0, "ftol": 4 * _EPS, "maxcor": 10, "maxls": 50}),
@@ -121,9 +123,10 @@ class _Stop(Exception):
 class _Track:
     """The function that SciPy calls; it remembers the best point and the curve."""
 
-    def __init__(self, value_and_grad, theta0, tol, max_iter, max_fun, callback):
+    def __init__(self, value_and_grad, theta0, tol, max_iter, max_fun, min_fall, callback):
         self.value_and_grad, self.callback = value_and_grad, callback
         self.tol, self.max_iter, self.max_fun = tol, max_iter, max_fun
+        self.min_fall = min_fall
         self.theta, self.loss, self.grad_norm = theta0, np.inf, np.inf
         self.n_calls, self.curve, self.recent = 0, [], []
         self.seen = np.inf
@@ -161,6 +164,9 @@ class _Track:
             raise _Stop("gradient")
         if is_enough:
             raise _Stop("callback")
+        if len(self.curve) > WINDOW and self.min_fall:
+            if self.curve[-1 - WINDOW] - value < self.min_fall * abs(value):
+                raise _Stop("slow")
         if len(self.curve) > self.max_iter:
             raise _Stop("max_iter")
 
@@ -174,6 +180,7 @@ def minimize(
     tol=1e-4,
     max_iter=200,
     max_fun=None,
+    min_fall=0.0,
 ):
     """Minimise a smooth function and keep the best point seen.
 
@@ -194,6 +201,9 @@ def minimize(
         Stop after this number of iterations.
     max_fun : int, default=None
         Stop after this number of evaluations; None is ``20 * (max_iter + 1)``.
+    min_fall : float, default=0.0
+        Stop when the value has fallen by less than this share of itself over ten iterations; the
+        result has then converged. 0 never stops for this.
 
     Returns
     -------
@@ -218,7 +228,7 @@ def minimize(
     if max_fun is None:
         max_fun = 20 * (max_iter + 1)
     theta0 = np.array(theta0, dtype=np.float64)
-    track = _Track(value_and_grad, theta0, tol, max_iter, max_fun, callback)
+    track = _Track(value_and_grad, theta0, tol, max_iter, max_fun, min_fall, callback)
     reason, message = _run(method, track)
     while reason == "non-finite" and track.has_improved():
         reason, message = _run(method, track)  # starts with a short step from the best point
@@ -234,6 +244,7 @@ def minimize(
     converged = track.grad_norm <= tol
     if converged and reason != "interrupted":
         reason = "gradient"
+    converged |= reason == "slow"
     addition = f" (SciPy: {message})" if message else ""
     return SolverResult(
         track.theta,
@@ -273,6 +284,7 @@ def _run(method, track):
 
 _MESSAGES = {
     "gradient": "the gradient is at most tol",
+    "slow": "the objective fell by less than min_fall over ten iterations",
     "max_iter": "the limit of iterations was reached",
     "max_fun": "the limit of function evaluations was reached",
     "flat": "the objective no longer fell",

@@ -20,7 +20,7 @@ from ._documented import with_parameters_of
 from ._input import as_sets
 from ._sets import Sets
 from ._targets import by_set, is_per_token, plain, scored_tokens
-from ._tasks import RECONSTRUCTION
+from ._tasks import RECONSTRUCTION, has_token_targets
 from .contextualizer import AttentionContextualizer
 from .losses import LOSSES
 from .predictors import AttentionClassifier, AttentionRegressor
@@ -102,7 +102,8 @@ class AttentionContextualizerCV(AttentionContextualizer):
         init="tied",
         solver="lbfgs",
         max_iter=200,
-        tol=1e-4,
+        tol="auto",
+        max_tokens=128,
         empty="zeros",
         context=None,
         n_jobs=None,
@@ -127,6 +128,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
         self.solver = solver
         self.max_iter = max_iter
         self.tol = tol
+        self.max_tokens = max_tokens
         self.empty = empty
         self.context = context
         self.n_jobs = n_jobs
@@ -172,7 +174,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
                 "is None: there is nothing to choose alpha by."
             )
         sets = as_sets(X, self)
-        per_token = self._has_token_targets(y, sample_weight)
+        per_token = has_token_targets(self.pooling, y, sample_weight)
         labels = by_set(y) if per_token else plain(np.asarray(y))
         check_consistent_length(sets, labels, sample_weight, groups)
         if sample_weight is None:
@@ -269,7 +271,7 @@ def _shortened(settings, alpha, step):
     """Settings of a fit for a start or a score only."""
     short = copy(settings)
     short.alpha = float(alpha)
-    short.tol = None if settings.tol is None else 10 * settings.tol
+    short.tol = settings.tol if settings.tol in (None, "auto") else 10 * settings.tol
     short.max_iter = math.ceil(settings.max_iter / (2 if step == 0 else 4))
     return short
 

@@ -72,7 +72,7 @@ from skattn.pooling import POOLINGS, MeanPooling, StatsPooling, SumPooling
         ("max_iter", -1, ValueError, "max_iter must be 0 or more"),
         ("max_iter", 10.0, TypeError, "max_iter must be an integer"),
         ("tol", -1.0, ValueError, "tol must be finite and 0 or more"),
-        ("tol", "small", TypeError, "tol must be a number"),
+        ("tol", "small", ValueError, "tol must be one of .*'auto'"),
         ("empty", "skip", ValueError, "empty must be one of .*'zeros'.*'skip'"),
         ("empty", None, ValueError, "empty must be one of"),
         ("random_state", "seed", (TypeError, ValueError), "seed|random_state"),

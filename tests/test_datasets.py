@@ -251,7 +251,7 @@ def test_digit_bags_of_another_digit_and_size():
 
 
 def test_digit_bags_refuse_what_no_image_shows():
-    with pytest.raises(ValueError, match="digit is 10, but the images show the digits 0 to 9"):
+    with pytest.raises(ValueError, match="digit is 10, but must be one of 0 to 9"):
         load_digit_bags(digit=10)
 
 

@@ -21,6 +21,7 @@ from skattn import (
     SetPooler,
     as_ragged,
 )
+from skattn._targets import for_each_token, plain
 from skattn.joining import SetJoiner
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -97,11 +98,36 @@ def test_n01_other_extension_types_are_refused_by_name():
     for X in (column, pa.table({"s": column}), pa.chunked_array([column])):
         with pytest.raises(TypeError, match="extension type .*cast"):
             as_ragged(X)
-    null = pa.ExtensionArray.from_storage(
-        tensors(BLOCK).type, pa.nulls(1, tensors(BLOCK).storage.type)
-    )
+    kind = tensors(BLOCK).type
+    assert as_ragged(pa.chunked_array([], kind)).shape == (0, None, 2)
+    null = pa.ExtensionArray.from_storage(kind, pa.nulls(1, kind.storage_type))
     with pytest.raises(ValueError, match="Cell 0 of the column holds None"):
         as_ragged(null)
+
+
+def test_n01_an_extension_type_of_polars_is_refused_by_name():
+    pl = optional("polars")
+    if not hasattr(pl, "BaseExtension"):
+        pytest.skip("this polars has no extension types")
+
+    class Points(pl.BaseExtension):
+        def __init__(self):
+            super().__init__("skattn.points", pl.Array(pl.Float64, 4))
+
+    column = pl.Series([[0.0, 1.0, 2.0, 3.0]], dtype=pl.Array(pl.Float64, 4)).ext.to(Points())
+    for X in (column, column.to_frame("s")):
+        with pytest.raises(TypeError, match=r"extension type .*pass column\.ext\.storage"):
+            as_ragged(X)
+
+
+def test_n01_truth_values_of_arrow_are_numbers():
+    pa = optional("pyarrow")
+    if not hasattr(pa, "bool8"):
+        pytest.skip("this pyarrow has no 8-bit booleans")
+    column = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
+    assert as_ragged(pa.table({"a": column, "b": [2.0, 3.0]})).values.tolist() == [[1, 2], [0, 3]]
+    lists = pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), column)
+    assert as_ragged(lists).values.tolist() == [[1], [0]]
 
 
 # N02: names that come with each cell
@@ -282,7 +308,8 @@ def test_n07_a_foreign_error_names_the_set_and_the_way_out():
         def __array__(self, dtype=None, copy=None):
             raise RuntimeError("not before you ask nicely")
 
-    for X in ([[[1.0]], Guarded()], pd.Series([[[1.0]], Guarded()]), objects([[[1.0]], Guarded()])):
+    cells = objects([[[1.0]], Guarded()])
+    for X in (list(cells), cells, pd.Series(cells)):
         with pytest.raises(TypeError, match="Set 1 is a Guarded.*ask nicely.*detach"):
             as_ragged(X)
     with pytest.raises(TypeError, match="X is a Guarded.*ask nicely.*detach"):
@@ -502,6 +529,32 @@ def test_n14_weights_per_token_may_come_so_too(form):
     model = AttentionClassifier(**SMALL, pooling=None)
     got = model.fit(SETS, y, sample_weight=COLUMNS[form](weight)).coef_
     assert_array_equal(got, model.fit(SETS, y, sample_weight=weight).coef_)
+
+
+def test_n14_targets_of_tokens_are_read_alike_in_a_step_on_tokens():
+    X = RaggedArray.from_list([[[1.0], [2.0]], [[3.0]], []])
+    for form in COLUMNS.values():
+        assert for_each_token(form([[1, 0], [1], []]), X).tolist() == [1, 0, 1]
+    assert for_each_token(["a", "b", "c"], X).tolist() == ["a", "a", "b"]
+    assert for_each_token([[1, 2], [3, 4], [5, 6]], X).tolist() == [[1, 2], [1, 2], [3, 4]]
+    with pytest.raises(ValueError, match="Set 1 has 1 tokens, but y has 2 entries for it"):
+        for_each_token([[1, 0], [1, 1], []], X)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "awkward"])
+def test_n14_targets_per_set_may_come_as_columns(library):
+    y = {
+        "pyarrow": lambda cells: optional("pyarrow").array(cells),
+        "polars": lambda cells: optional("polars").Series(cells),
+        "awkward": lambda cells: optional("awkward").Array(cells),
+    }[library]
+    for labels in (["a", "b", "b", "a"], [1, 0, 0, 1]):
+        model = AttentionClassifier(**SMALL).fit(SETS, y(labels))
+        assert model.classes_.tolist() == sorted(set(labels))
+        assert_array_equal(model.coef_, AttentionClassifier(**SMALL).fit(SETS, labels).coef_)
+    assert plain(y([1, 0])).tolist() == [1, 0]
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        plain(y(["a", None]))
 
 
 @pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="NumPy has it from version 2.0")

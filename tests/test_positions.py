@@ -277,7 +277,7 @@ def test_names_are_those_that_came_and_those_appended(awkward_sets):
         ({"n_features": 0, "mode": "append"}, ValueError, "1 or more, or None, but is 0"),
         ({"n_features": 2.0, "mode": "append"}, ValueError, "n_features must be an integer"),
         ({"n_features": True, "mode": "append"}, ValueError, "n_features must be an integer"),
-        ({"n_features": 4}, ValueError, "is 4, but an encoding that is added .* tokens, 3"),
+        ({"n_features": 4}, ValueError, "is 4, but an added encoding .* tokens, 3"),
         ({"n_features": 3, "position": 0}, ValueError, "as the tokens, 2"),
         ({"max_period": 0}, ValueError, "above 0, but is 0"),
         ({"max_period": np.nan}, ValueError, "above 0, but is nan"),
@@ -286,7 +286,7 @@ def test_names_are_those_that_came_and_those_appended(awkward_sets):
         ({"position": -4}, ValueError, "position is -4, but tokens have 3 features"),
         ({"position": 1.0}, TypeError, "number or the name of a column, or None, but is 1.0"),
         ({"position": True}, TypeError, "but is True"),
-        ({"drop_position": True}, ValueError, "drop_position=True needs the column"),
+        ({"drop_position": True}, ValueError, "drop_position=True needs a column"),
     ],
     ids=str,
 )
@@ -298,7 +298,7 @@ def test_bad_parameters_are_refused_by_fit(params, error, message, awkward_sets)
 
 @modes
 def test_nothing_but_times_leaves_nothing_to_add_to(mode):
-    with pytest.raises(ValueError, match=r"no features beside their position.*give n_features"):
+    with pytest.raises(ValueError, match=r"no features besides their position.*give n_features"):
         PositionalEncoder(mode=mode, position=0).fit([[[1.0], [2.0]]])
 
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.cluster import KMeans
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_approximation import Nystroem
@@ -184,6 +184,41 @@ def test_what_has_no_weight_is_left_out_of_fit(transformer, awkward_sets):
     )
 
 
+@pytest.mark.parametrize("wrap", [lambda t: t, lambda t: make_pipeline(t, MinMaxScaler())])
+def test_a_column_transformer_selects_token_features_by_name(wrap):
+    bought = pd.DataFrame(
+        {
+            "who": ["b", "a", "b", "a"],
+            "price": [1.0, 2.0, 3.0, 6.0],
+            "n": [1.0, 2.0, 1.0, 4.0],
+            "note": [7.0, 7.0, 8.0, 8.0],
+        }
+    )
+    X = RaggedArray.from_frame(bought, by="who", columns=["price", "n", "note"])
+    parts = [("scaled", StandardScaler(), ["note", "price"]), ("as_is", "passthrough", ["n"])]
+    for columns in (parts, [("scaled", StandardScaler(), make_column_selector("^n"))]):
+        inner = wrap(ColumnTransformer(columns))
+        expected = clone(inner).fit_transform(bought[["price", "n", "note"]])
+        est = TokenTransformer(inner)
+        for out in (est.fit_transform(X), est.fit(X).transform(X)):
+            assert_allclose(out.to_frame(), expected)
+        names = est.transformer_.get_feature_names_out().tolist()
+        assert out.columns.tolist() == est.get_feature_names_out().tolist() == names
+        nameless = RaggedArray(X.values, X.offsets)
+        assert_array_equal(est.transform(nameless).values, out.values)
+    table = bought[["price", "n", "note"]]  # one token a row
+    out = TokenTransformer(wrap(ColumnTransformer(parts))).fit_transform(table)
+    assert_allclose(out.values, wrap(ColumnTransformer(parts)).fit_transform(table))
+
+
+def test_a_column_transformer_may_select_by_number(awkward_sets):
+    inner = ColumnTransformer([("scaled", StandardScaler(), [2, 0])])
+    out = TokenTransformer(inner).fit_transform(awkward_sets)
+    assert_allclose(out.values, clone(inner).fit_transform(np.vstack(awkward_sets)))
+    with pytest.raises(ValueError, match="using strings is only supported for"):
+        TokenTransformer(ColumnTransformer([("a", "passthrough", ["x"])])).fit(awkward_sets)
+
+
 def test_weights_are_of_no_use_to_a_transformer_that_takes_none(awkward_sets, rng):
     weights = [rng.uniform(0.5, 2, size=len(tokens)) for tokens in awkward_sets]
     X = RaggedArray.from_list(awkward_sets, weights)
@@ -255,7 +290,7 @@ def test_targets_that_fit_neither_sets_nor_tokens_are_refused(awkward_sets):
         TokenTransformer(Recorder()).fit(awkward_sets, [0, 1])
     y = [np.zeros(len(tokens)) for tokens in awkward_sets]
     y[3] = np.zeros(5)
-    with pytest.raises(ValueError, match="y has 5 targets for set 3, which has 4 tokens"):
+    with pytest.raises(ValueError, match="Set 3 has 4 tokens, but y has 5 entries for it"):
         TokenTransformer(Recorder()).fit(awkward_sets, y)
 
 
@@ -326,12 +361,12 @@ def test_sets_without_tokens_pass_through_transform(empty, awkward_sets):
 @pytest.mark.parametrize("method", ["fit", "fit_transform"])
 def test_fit_without_tokens_is_refused(method, awkward_sets):
     fit = getattr(TokenTransformer(PCA(2)), method)
-    with pytest.raises(ValueError, match=r"Found no tokens in 2 sets"):
+    with pytest.raises(ValueError, match=r"Found no tokens of positive weight in 2 sets"):
         fit([np.empty((0, 3))] * 2)
-    with pytest.raises(ValueError, match=r"Found no tokens in 2 sets"):
+    with pytest.raises(ValueError, match=r"Found no tokens of positive weight in 2 sets"):
         fit([np.empty((0, 3))] * 2, [[], []])  # as targets of tokens
     X = RaggedArray.from_list([np.ones((2, 3))], [[0, 0]])
-    with pytest.raises(ValueError, match=r"Found no tokens in 1 sets \(of positive weight\)"):
+    with pytest.raises(ValueError, match=r"Found no tokens of positive weight in 1 sets"):
         fit(X)
     with pytest.raises(ValueError, match="Found no tokens"):
         fit(awkward_sets, sample_weight=[0, 1, 0, 0, 0, 0, 1])  # weight on empty sets alone
@@ -361,7 +396,7 @@ def test_what_is_no_transformer_is_refused(transformer, awkward_sets):
 def test_sparse_rows_are_refused_and_a_dense_step_helps(method, awkward_sets):
     sets = [np.rint(tokens) for tokens in awkward_sets]
     sparse = OneHotEncoder(handle_unknown="ignore")
-    with pytest.raises(TypeError, match="OneHotEncoder gives sparse rows.*sparse_output=False"):
+    with pytest.raises(TypeError, match="OneHotEncoder returns sparse rows.*sparse_output=False"):
         getattr(TokenTransformer(sparse), method)(sets)
     svd = make_pipeline(sparse, TruncatedSVD(2, random_state=0))
     assert TokenTransformer(svd).fit_transform(sets).n_features == 2
@@ -375,8 +410,8 @@ def test_sparse_rows_are_refused_and_a_dense_step_helps(method, awkward_sets):
     [
         (lambda X: X[:1].sum(axis=1), ValueError, r"shape \(1,\) for 1 tokens"),
         (lambda X: np.vstack([X, X]), ValueError, r"shape \(2, 3\) for 1 tokens.*one row per"),
-        (lambda X: X.astype(str), TypeError, "gives rows of dtype <U"),
-        (lambda X: X.astype(complex), TypeError, "gives rows of dtype complex128"),
+        (lambda X: X.astype(str), TypeError, "returns rows of dtype <U"),
+        (lambda X: X.astype(complex), TypeError, "returns rows of dtype complex128"),
     ],
 )
 def test_rows_that_are_no_tokens_are_refused(function, error, message, awkward_sets):
@@ -515,6 +550,24 @@ def pool_in_a_loop(sets, statistics):
 def test_a_statistic_is_that_of_a_loop_over_sets(statistic, awkward_sets):
     out = SetPooler((statistic,)).fit_transform(awkward_sets)
     assert_allclose(out, pool_in_a_loop(awkward_sets, [statistic]), atol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [2.0**-1060, 1e-170, 1e-160, 1e155, 1e300])
+def test_the_deviation_of_tokens_of_any_size_is_right(scale, awkward_sets):
+    pooler = SetPooler(("std",))
+    plain = pooler.fit_transform(awkward_sets)
+    out = pooler.transform([tokens * scale for tokens in awkward_sets])
+    smallest = np.nextafter(0, 1)
+    assert_allclose(out, plain * scale, rtol=1e-12, atol=8 * smallest)
+    mixed = pooler.transform([*awkward_sets, awkward_sets[0] * scale])
+    assert_array_equal(mixed, np.vstack([plain, out[:1]]))
+
+
+@pytest.mark.parametrize("k", [-300, 3, 300])
+def test_the_deviation_has_the_same_bits_at_every_power_of_two(k, awkward_sets):
+    pooler = SetPooler(("std",))
+    out = pooler.fit_transform([np.ldexp(tokens, k) for tokens in awkward_sets])
+    assert_array_equal(np.ldexp(out, -k), pooler.transform(awkward_sets))
 
 
 def test_statistics_stand_side_by_side_in_the_order_asked_for(awkward_sets):
@@ -670,7 +723,7 @@ def test_names_say_statistic_and_feature(rng):
         ({"statistics": (["mean"],)}, ValueError, r"statistics has \['mean'\]"),
         ({"statistics": (1.0,)}, ValueError, "quantile 1.0.*'min' and 'max'"),
         ({"statistics": (float("nan"),)}, ValueError, "quantile nan"),
-        ({"statistics": ("mean", "mean")}, ValueError, "names one of them twice"),
+        ({"statistics": ("mean", "mean")}, ValueError, "has an entry twice"),
         ({"empty": None}, ValueError, "empty must be one of"),
         ({"empty": "zero"}, ValueError, "empty must be one of"),
     ],

@@ -8,8 +8,6 @@ from sklearn.ensemble import (
     ExtraTreesRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
-    StackingClassifier,
-    StackingRegressor,
 )
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import FeatureUnion, make_pipeline
@@ -20,11 +18,15 @@ from ..preprocessing import SetPooler, TokenTransformer
 from ._cross_fitted import CrossFitted, shuffled
 from ._kernel import ScaledNystroem
 from ._mixtures import MixtureClassifier, MixtureRegressor
+from ._sampler import TokenSampler
+from ._stack import SetStackClassifier, SetStackRegressor
 
 STATISTICS = ("mean", "std", "min", "max", 0.25, "median", 0.75, "sum", "count")
+MAX_TOKENS = 64  # of a set that attention is fitted on
+MAX_ITER = 80  # of attention
 
 
-def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0):
+def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0, verbose=0):
     """A strong model on sets in one line, from public parts.
 
     ``"classifier"`` and ``"regressor"`` give a stack of eight members: kernel, boosting and forest
@@ -51,10 +53,12 @@ def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0):
         Processes for members; None is 1 unless joblib's configuration says otherwise.
     random_state : int or None, default=0
         Seed of members and folds.
+    verbose : int, default=0
+        Above 0, a stack prints a line for each fit of a member, with about the time left.
 
     Returns
     -------
-    StackingClassifier, StackingRegressor or Pipeline
+    SetStackClassifier, SetStackRegressor or Pipeline
         Not yet fitted. Takes everything that :func:`skattn.as_ragged` reads.
 
     Raises
@@ -74,8 +78,13 @@ def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0):
     The shares are 0 or more and sum to 1. They maximise the likelihood of the labels, or minimise
     the squared error for numbers, with a prior of 0.3 samples per member in favour of equal shares.
 
-    A fit costs cv + 1 fits of every member. The regressor takes one target per set; for several,
-    wrap it in scikit-learn's ``MultiOutputRegressor``. `fit` takes no sample weights.
+    A fit costs cv + 1 fits of every member, less those of members that are given up after the first
+    fold (see :class:`SetStackClassifier`). What members compute from sets without the targets is
+    computed once. Attention is fitted on at most 64 tokens of a set, the highest-scoring token on
+    at most 128, drawn at random; they predict from all tokens.
+
+    The regressor takes one target per set; for several, wrap it in scikit-learn's
+    ``MultiOutputRegressor``. `fit` takes no sample weights.
 
     The features before an estimator are predictions and not contextual vectors, because attention
     fitted in different folds ends in different bases. They are made out of fold, because the
@@ -108,9 +117,9 @@ def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0):
             )
         classifies = estimator == "classifier"
         stack, mixture = (
-            (StackingClassifier, MixtureClassifier)
+            (SetStackClassifier, MixtureClassifier)
             if classifies
-            else (StackingRegressor, MixtureRegressor)
+            else (SetStackRegressor, MixtureRegressor)
         )
         known = _on_statistics(classifies, random_state) + _on_tokens(classifies, random_state)
         return stack(
@@ -118,6 +127,7 @@ def set_pipeline(estimator, *, members=None, cv=5, n_jobs=None, random_state=0):
             mixture(),
             cv=shuffled(cv, classifies, random_state),
             n_jobs=n_jobs,
+            verbose=verbose,
         )
     if not (hasattr(estimator, "fit") and hasattr(estimator, "predict")):
         raise TypeError(
@@ -138,14 +148,15 @@ def member_shares(stack):
 
     Parameters
     ----------
-    stack : StackingClassifier or StackingRegressor
+    stack : SetStackClassifier, SetStackRegressor, StackingClassifier or StackingRegressor
         Fitted, with a :class:`MixtureClassifier` or :class:`MixtureRegressor` as its last step,
         for instance made by :func:`set_pipeline`.
 
     Returns
     -------
     Series of float of shape (n_members,)
-        Shares by name of the member, the largest first; they sum to 1.
+        Shares by name of the member, the largest first; they sum to 1. Members that were given up
+        in the course of the fit have none.
 
     Raises
     ------
@@ -164,8 +175,8 @@ def member_shares(stack):
     >>> model = set_pipeline("regressor", members=["kernel_mean_1", "statistics_forest"])
     >>> member_shares(model.fit(X, y)).round(2)
     member
-    statistics_forest    0.65
-    kernel_mean_1        0.35
+    statistics_forest    0.64
+    kernel_mean_1        0.36
     Name: share, dtype: float64
     """
     mixture = getattr(stack, "final_estimator_", None)
@@ -207,10 +218,13 @@ def _on_statistics(classifies, random_state):
         if classifies
         else (HistGradientBoostingRegressor, ExtraTreesRegressor)
     )
+    few = {"max_iter": 100, "max_bins": 32}
+    if classifies:  # a tree for each class
+        few = {"max_iter": 50, "max_bins": 32, "max_leaf_nodes": 8, "max_features": 0.3}
     learners = {
         "kernel": _kernel_machine(classifies, random_state),
-        "boosting": [boosting(max_iter=100, random_state=random_state)],
-        "forest": [forest(300, min_samples_leaf=2 if classifies else 1, random_state=random_state)],
+        "boosting": [boosting(**few, random_state=random_state)],
+        "forest": [forest(200, min_samples_leaf=2 if classifies else 1, random_state=random_state)],
     }
     return [
         (f"statistics_{name}", make_pipeline(SetPooler(STATISTICS), *steps))
@@ -221,7 +235,8 @@ def _on_statistics(classifies, random_state):
 def _on_tokens(classifies, random_state):
     """Members that read tokens, by name."""
     attention = AttentionClassifier if classifies else AttentionRegressor
-    budget = {"max_iter": 100, "tol": None, "random_state": random_state}
+    budget = {"max_iter": MAX_ITER, "tol": None, "random_state": random_state}
+    between = budget | {"alpha": 1e-3}
     members = [
         (
             f"kernel_mean_{sharpness}",
@@ -236,10 +251,16 @@ def _on_tokens(classifies, random_state):
     strongest = attention(
         mask="diagonal", score_statistics=False, pooling="max", alpha=3e-3, **budget
     )
-    return members + [
-        ("strongest_token", make_pipeline(_lift(200, 1, random_state), strongest)),
-        ("attention", attention(alpha=1e-3, **budget)),
-        ("attention_pooled", attention(pooling="attention", alpha=1e-3, **budget)),
+    lifted = _lift(200, 1, random_state), TokenSampler(2 * MAX_TOKENS, random_state)
+    scaled = TokenTransformer(StandardScaler()), TokenSampler(MAX_TOKENS, random_state)
+    return [
+        *members,
+        ("strongest_token", make_pipeline(*lifted, strongest)),
+        ("attention", make_pipeline(*scaled, attention(**between))),
+        (
+            "attention_pooled",
+            make_pipeline(*scaled, attention(pooling="attention", **between)),
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Transformers around attention: words to token vectors, positions, tokens, plain statistics."""
+"""Transformers of sets: vectors of words, positions, any transformer of tokens, statistics."""
 
 from ._embedder import TokenEmbedder
 from ._pooler import STATISTICS, SetPooler

@@ -1,8 +1,8 @@
-"""Names of token features, as every step on tokens is given them."""
+"""Names of token features."""
 
 
 def of_token_features(estimator, input_features):
-    """The names as they are, or None where they are the one name of a column of sets."""
+    """The names given, or None if there is one name and it names a column of sets."""
     named = hasattr(estimator, "feature_names_in_")
     if input_features is None or named or len(input_features) != 1:
         return input_features

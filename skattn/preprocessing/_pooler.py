@@ -11,7 +11,7 @@ from ..pooling import MaxPooling, MeanPooling, StatsPooling, SumPooling
 from ..ragged import RaggedArray
 from ._names import of_token_features
 
-POOLED_AT_ONCE = 2**18  # numbers of a block of sets, which then stays in cache
+POOLED_AT_ONCE = 2**18  # numbers in a block of sets, so that it fits in cache
 
 
 def _pooled(pooling, sets):
@@ -23,10 +23,17 @@ def _count(sets):
     return sets.with_values(weights[:, None]).segment_sum()
 
 
-# From sets of one length, of n > 0 tokens each, to one row per set.
+def _std(sets):
+    """Standard deviations; values are scaled by powers of two, so that no square overflows."""
+    _, exponents = np.frexp(sets.with_values(np.abs(sets.values)).segment_max())
+    scaled = sets.with_values(np.ldexp(sets.values, -sets.repeat(exponents)))
+    return np.ldexp(np.split(_pooled(StatsPooling(), scaled), 4, axis=1)[1], exponents)
+
+
+# Each maps sets of one length n > 0 to one row per set.
 STATISTICS = {
     "mean": lambda sets: _pooled(MeanPooling(), sets),
-    "std": lambda sets: np.split(_pooled(StatsPooling(), sets), 4, axis=1)[1],
+    "std": _std,
     "min": lambda sets: -_pooled(MaxPooling(), sets.with_values(-sets.values)),
     "max": lambda sets: _pooled(MaxPooling(), sets),
     "sum": lambda sets: _pooled(SumPooling(), sets),
@@ -38,56 +45,56 @@ STATISTICS = {
 class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
     """Statistics of each set's tokens, feature by feature: a plain vector per set.
 
-    Nothing is learned. It is the baseline to compare attention with, and a good companion of
-    it in a FeatureUnion. For one-hot items, as of baskets, ``("sum", "count")`` says all
-    that the other statistics would (see Notes).
+    Nothing is learned. Use it as a baseline for attention, or beside attention in a FeatureUnion.
+    For one-hot items, for instance of baskets, ``("sum", "count")`` holds the information of all
+    other statistics (see Notes).
 
     Parameters
     ----------
     statistics : tuple or list, default=("mean", "std", "min", "max", "count")
-        Which, in the order of the output's columns: any of ``"mean"``, ``"std"``, ``"min"``,
-        ``"max"``, ``"sum"``, ``"median"`` and ``"count"``, and a number between 0 and 1 for that
-        quantile. All features of the first come first; ``"count"``, the number of tokens, is
-        one column.
+        The statistics in the order of the output's columns: any of ``"mean"``, ``"std"``,
+        ``"min"``, ``"max"``, ``"sum"``, ``"median"`` and ``"count"``, and numbers between 0 and 1
+        for quantiles. Each statistic has one column per feature, but ``"count"``, the number of
+        tokens, has one column.
     empty : {"zeros", "nan", "error"}, default="zeros"
-        What a set without tokens gives: a row of zeros; NaN in all but its sum and its count,
-        which are 0; or a ValueError.
+        The row of a set without tokens: zeros; NaN, except for sum and count, which are 0; or a
+        ValueError.
 
     Attributes
     ----------
     n_features_in_ : int
         Number of features of a token.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, where `fit` was given a frame of numbers.
+        Names of the token features, if X in `fit` had names.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter or the data is not as described; the message says what is needed.
+        If a parameter or the data is not as described. The message names what is needed.
 
     See Also
     --------
-    AttentionContextualizer : Learned vectors of sets whose tokens interact.
-    as_ragged : What X may be.
+    AttentionContextualizer : Learn a vector per set from interacting tokens.
+    as_ragged : All forms of X.
 
     Notes
     -----
-    The standard deviation is that of the set itself, with divisor n: 0 for one token. The
-    q-quantile is the least value v with a share of at least q of the tokens at or below it, or
-    the mean of v and the next value where the share is q exactly: the median is the usual one,
-    and ``numpy.quantile`` calls it ``"averaged_inverted_cdf"``.
+    The standard deviation has the divisor n; it is 0 for one token. The q-quantile is the
+    smallest value v with at least a share q of the tokens at or below it. If the share is exactly
+    q, it is the mean of v and the next larger value. This is the usual median;
+    ``numpy.quantile`` calls the method ``"averaged_inverted_cdf"``.
 
-    Of one-hot items the sum says how many of each there are, and with the count all other
-    statistics follow from it: the mean is ``sum / count``, the standard deviation the root of
-    ``mean (1 - mean)``, the largest value whether the item is there, the least whether there is no
-    other. The default takes four times the columns to say so.
+    For one-hot items the sum counts each item, and sum and count determine all other statistics:
+    the mean is ``sum / count``, the standard deviation the root of ``mean (1 - mean)``; the
+    maximum is 1 if the item occurs, the minimum is 1 if no other item occurs. The default takes
+    four times as many columns for the same information.
 
-    Token weights w of a RaggedArray count a token w times in every statistic, and a token of
-    weight 0 is as good as absent.
+    A token of weight w in a RaggedArray counts w times in every statistic; a token of weight 0
+    does not count.
 
     O(n_tokens n_features) time, with quantiles O(n_tokens n_features log n) for sets of n tokens.
-    Sets of one length are pooled together, in float64 whatever X is, so that a set's numbers
-    depend on no other set.
+    Sets of one length are pooled together, always in float64, so that the result of a set does
+    not depend on other sets.
 
     Examples
     --------
@@ -120,7 +127,7 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         return tags
 
     def fit(self, X, y=None):
-        """Check the parameters, and take note of the tokens' features.
+        """Check the parameters and store the number and names of the token features.
 
         Parameters
         ----------
@@ -132,7 +139,7 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         Returns
         -------
         self : SetPooler
-            Fitted.
+            The fitted pooler.
         """
         self._check_parameters()
         self._read(X, reset=True)
@@ -149,7 +156,7 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_features_out)
-            For each statistic in turn, one column per feature of a token, or one for
+            One column per statistic and token feature, statistic by statistic; one column for
             ``"count"``. Float32 for float32 tokens, else float64.
         """
         check_is_fitted(self, "n_features_in_")
@@ -178,9 +185,9 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         Parameters
         ----------
         input_features : array-like of str of shape (n_features_in_,), default=None
-            Names of the token features: `feature_names_in_` where there are such names, which
-            these must then equal, else ``x0, x1, ...``. The one name of a column of sets is not
-            used, unless tokens have one feature.
+            Names of the token features. If `feature_names_in_` exists, they must equal it. None
+            stands for `feature_names_in_` or else ``x0, x1, ...``. The name of a column of sets
+            is not used, unless tokens have one feature.
 
         Returns
         -------
@@ -196,11 +203,11 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         return np.array(names, dtype=object)
 
     def _check_parameters(self):
-        """Refuse parameters that mean nothing, naming each."""
-        known = f"{list(STATISTICS)} or a number between 0 and 1, which is that quantile"
+        """Raise an error that names an invalid parameter."""
+        known = f"{list(STATISTICS)} or a number between 0 and 1 for a quantile"
         if not isinstance(self.statistics, (tuple, list)):
             raise TypeError(
-                f"statistics must be a tuple or list, each of {known}, but is {self.statistics!r}."
+                f"statistics must be a tuple or list of {known}, but is {self.statistics!r}."
             )
         if not self.statistics:
             raise ValueError(f"statistics is empty; give at least one of {known}.")
@@ -208,18 +215,18 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             if isinstance(statistic, (float, np.floating)):
                 if not 0 < statistic < 1:
                     raise ValueError(
-                        f"The quantile {statistic!r} in statistics is not between 0 and 1; the "
-                        "extremes are 'min' and 'max'."
+                        f"The quantile {statistic!r} in statistics must be between 0 and 1. Use "
+                        "'min' and 'max' for the extremes."
                     )
             elif not isinstance(statistic, str) or statistic not in STATISTICS:
                 raise ValueError(f"statistics has {statistic!r}, but each must be one of {known}.")
         if len(set(self.statistics)) < len(self.statistics):
-            raise ValueError(f"statistics names one of them twice: {self.statistics!r}.")
+            raise ValueError(f"statistics has an entry twice: {self.statistics!r}.")
         if not isinstance(self.empty, str) or self.empty not in EMPTY:
             raise ValueError(f"empty must be one of {list(EMPTY)}, but is {self.empty!r}.")
 
     def _read(self, X, *, reset):
-        """Sets ready to be pooled: checked, without the tokens of weight 0."""
+        """The sets, checked, without the tokens of weight 0."""
         X = read_sets(self, X, reset=reset).drop_zero_weights()
         if self.empty == "error":
             refuse_empty_sets(Sets.of(X))
@@ -229,8 +236,8 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
 def _quantile(sets, q):
     """The q-quantile of each feature in sets of one length, (b, n_features).
 
-    Of the ordered values, the one at which the running weight reaches the share q; where it
-    stops at q to round-off, the mean of that value and the next. Whole weights are repeats.
+    It is the sorted value at which the cumulative weight reaches the share q. If the cumulative
+    weight equals q to round-off, it is the mean of that value and the next.
     """
     b, n, d = len(sets), int(sets.lengths[0]), sets.n_features
     values = sets.values.reshape(b, n, d)
@@ -243,7 +250,7 @@ def _quantile(sets, q):
         weights = sets.weights.astype(np.float64, copy=False).reshape(b, n, 1)
         reached = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)  # (b, n, d)
     total = reached[:, -1:]
-    slack = 4 * n * np.finfo(np.float64).eps * total  # more than the running sums can err
+    slack = 4 * n * np.finfo(np.float64).eps * total  # exceeds the round-off of the cumulative sums
     lower = np.sum(reached < q * total - slack, axis=1, keepdims=True)
     upper = np.sum(reached <= q * total + slack, axis=1, keepdims=True)
     low, high = (np.take_along_axis(values, np.minimum(k, n - 1), axis=1) for k in (lower, upper))

@@ -1,4 +1,4 @@
-"""Where tokens stand, written into their vectors."""
+"""Positions of tokens, encoded in their vectors."""
 
 from numbers import Integral, Real
 
@@ -29,34 +29,31 @@ ENCODINGS = {"sinusoidal": sinusoidal}
 
 
 class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
-    """Sets of tokens whose vectors tell where in their set, or when, they stand.
+    """Encode the position of each token in its set, or its time, in the token's vector.
 
-    Attention and pooling see a set, in which order counts for nothing: *dog bites man* is *man
-    bites dog*. With its position in its vector, a token can be told from the same token
-    elsewhere.
+    Attention and pooling ignore the order of tokens: for them *dog bites man* equals *man bites
+    dog*. With positions in the vectors, they can distinguish equal tokens at different places.
 
     Parameters
     ----------
     kind : {"sinusoidal"}, default="sinusoidal"
-        Which encoding, see the notes.
+        The encoding, see Notes.
     mode : {"add", "append"}, default="add"
-        Whether the encoding is added to the token's features, or appended to them as further
-        columns. Added, as in the paper, it needs no room but mixes with the features; appended,
-        both stay apart.
+        Whether to add the encoding to the token's features, as in the paper, or to append it as
+        further columns, which keeps both apart.
     n_features : int, default=None
-        Number of columns of an appended encoding. None gives as many as a token has features,
-        those of `position` not counted; an added encoding has no other number.
+        Number of columns of an appended encoding. None takes the number of token features without
+        `position`. An added encoding always has this number.
     max_period : float, default=10000.0
         The wavelengths rise from 2 pi to nearly ``2 pi max_period``, in units of the positions.
-        Much above the longest set, most columns are all but constant.
+        If it is much larger than the longest set, most columns are nearly constant.
     position : int or str, default=None
-        Column of the tokens that holds their positions, as a time of any real values, by its
-        number or name; a negative number counts from the end. Names there are in a frame of
-        numbers, where each set is a frame, and in the sets of a child table. None counts the
-        tokens of each set from 0, in the order in which they stand.
+        Number or name of the token column that holds the positions, for instance times; any real
+        values. A negative number counts from the end. Tokens have named columns if X is a frame
+        of numbers, if each set is a frame, or if the sets come from a child table. None counts
+        the tokens of each set from 0, in their order.
     drop_position : bool, default=False
-        Whether the column `position` is left out of the output. Kept, it is the same there, with
-        nothing added.
+        Whether to leave the column `position` out of the output. If it is kept, it is unchanged.
 
     Attributes
     ----------
@@ -67,17 +64,17 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
     n_features_in_ : int
         Number of features of a token.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, where `fit` was given a frame of numbers.
+        Names of the token features, if X in `fit` had names.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter or the data is not as described; the message says what is needed.
+        If a parameter or the data is not as described. The message names what is needed.
 
     See Also
     --------
-    TokenEmbedder : Token vectors of words.
-    AttentionContextualizer : Its ``mask="causal"`` lets a token attend to those before it only.
+    TokenEmbedder : Look up token vectors of words.
+    AttentionContextualizer : With ``mask="causal"`` a token attends to itself and earlier tokens.
 
     Notes
     -----
@@ -87,15 +84,15 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         PE(t, 2i)     = sin(t / max_period^(2i / d))
         PE(t, 2i + 1) = cos(t / max_period^(2i / d))
 
-    An odd d ends with a sine. The dot product of two encodings depends on the positions'
-    distance alone (d even), which is what attention compares tokens by.
+    If d is odd, the last column is a sine. If d is even, the dot product of two encodings depends
+    only on the distance of the positions.
 
-    Rows of padding, and tokens of weight 0, are no tokens and take no place. Other token weights
-    are kept; a token of weight 2 takes one place, so that it equals the token repeated where
-    `position` is a column, but not where tokens are counted.
+    Padding rows and tokens of weight 0 are left out and not counted. Other token weights are kept.
+    A token of weight 2 takes one position. It therefore equals the token repeated if `position`
+    is a column, but not if tokens are counted.
 
-    O(n_tokens n_features) time. The output is a RaggedArray, which ``set_output`` leaves as it
-    is; of float32 for float32 tokens, else float64.
+    O(n_tokens n_features) time. The output is a RaggedArray, float32 for float32 tokens, else
+    float64; ``set_output`` does not change it.
 
     References
     ----------
@@ -137,7 +134,7 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         return tags
 
     def fit(self, X, y=None):
-        """Check the parameters, and take note of the tokens' features.
+        """Check the parameters and store the number and names of the token features.
 
         Parameters
         ----------
@@ -149,7 +146,7 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         Returns
         -------
         self : PositionalEncoder
-            Fitted.
+            The fitted encoder.
         """
         self._check_parameters()
         d = read_sets(self, X, reset=True).n_features
@@ -157,22 +154,20 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         content = d - (self.position_ is not None)
         if self.mode == "add" and self.n_features not in (None, content):
             raise ValueError(
-                f"n_features is {self.n_features}, but an encoding that is added has as many "
-                f"features as the tokens, {content}. Leave n_features at None, or choose "
-                "mode='append'."
+                f"n_features is {self.n_features}, but an added encoding has as many features "
+                f"as the tokens, {content}. Leave n_features at None, or choose mode='append'."
             )
         self._n_encoded = content if self.n_features is None else self.n_features
         if self._n_encoded == 0:
             raise ValueError(
-                "Tokens have no features beside their position, so that there is nothing to add "
-                "an encoding to, nor a number of columns to append: choose mode='append' and give "
+                "Tokens have no features besides their position. Choose mode='append' and give "
                 "n_features."
             )
         self.n_features_out_ = len(self._kept()) + (self.mode == "append") * self._n_encoded
         return self
 
     def transform(self, X):
-        """Write the tokens' positions into their vectors.
+        """Encode the positions of the tokens in their vectors.
 
         Parameters
         ----------
@@ -210,14 +205,14 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         return X.with_values(values, None if X.columns is None else self.get_feature_names_out())
 
     def get_feature_names_out(self, input_features=None):
-        """Names of a token's features: those that came, then those of an appended encoding.
+        """Names of the output's token features: those of X, then the appended encoding.
 
         Parameters
         ----------
         input_features : array-like of str of shape (n_features_in_,), default=None
-            Names of the token features: `feature_names_in_` where there are such names, which
-            these must then equal, else ``x0, x1, ...``. The one name of a column of sets is not
-            used.
+            Names of the token features. If `feature_names_in_` exists, they must equal it. None
+            stands for `feature_names_in_` or else ``x0, x1, ...``. The name of a column of sets
+            is not used.
 
         Returns
         -------
@@ -234,12 +229,12 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         return True
 
     def _kept(self):
-        """Numbers of the columns of X that the output begins with."""
+        """Numbers of the columns of X that the output keeps."""
         columns = np.arange(self.n_features_in_)
         return columns[columns != self.position_] if self.drop_position else columns
 
     def _check_parameters(self):
-        """Refuse parameters that mean nothing, naming each."""
+        """Raise an error that names an invalid parameter."""
         if not isinstance(self.kind, str) or self.kind not in ENCODINGS:
             raise ValueError(f"kind must be one of {list(ENCODINGS)}, but is {self.kind!r}.")
         if not isinstance(self.mode, str) or self.mode not in MODES:
@@ -255,10 +250,10 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
                 f"max_period must be a finite number above 0, but is {self.max_period!r}."
             )
         if self.position is None and self.drop_position:
-            raise ValueError("drop_position=True needs the column to drop: give position.")
+            raise ValueError("drop_position=True needs a column to drop: give position.")
 
     def _find_position(self, X, n_features):
-        """The number of the column `position`, counted from 0."""
+        """Number of the column `position`, from 0."""
         if isinstance(self.position, str):
             names = _column_names(X)
             if self.position not in names:
@@ -285,7 +280,7 @@ def _is_integer(value):
 
 
 def _column_names(X):
-    """Names of the token features, which all frames of X must share; none where X has none."""
+    """Names of the token features, the same in all frames of X; empty if X has none."""
     if isinstance(X, RaggedArray):
         return [] if X.columns is None else X.columns.tolist()
     if is_pandas(X, "DataFrame"):

@@ -1,18 +1,19 @@
-"""Tokens through any transformer of scikit-learn's kind."""
+"""Any scikit-learn transformer, applied to tokens."""
 
 from inspect import Parameter, signature
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, clone
+from sklearn.compose import ColumnTransformer
 from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from .._input import check_sample_weight, read_sets
 from .._output import RaggedOutputMixin
+from .._targets import for_each_token
 from ..containers import as_ragged
-from ..ragged import RaggedArray
 from ._names import of_token_features
 
 
@@ -22,19 +23,17 @@ def _transformer_has(method):
 
 
 class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
-    """Sets of token vectors, every token passed through a scikit-learn transformer.
+    """Apply a scikit-learn transformer to every token.
 
-    The transformer is fitted once, on the tokens of all training sets as the rows of one array,
-    and knows nothing of sets: standardise tokens, reduce or lift their features, encode a
-    feature of theirs.
+    The transformer is fitted once, on the tokens of all training sets as the rows of one array.
+    Use it to standardise tokens, to reduce or expand their features, or to encode a feature.
 
     Parameters
     ----------
     transformer : transformer
-        Any transformer of scikit-learn's kind that gives one dense row for each row it gets:
-        ``StandardScaler()``, ``PCA()``, ``Nystroem()``, ``OneHotEncoder(sparse_output=False)``,
-        a FunctionTransformer, a Pipeline. It is cloned; its own parameters are
-        ``transformer__...``.
+        Any transformer that returns one dense row for each row: ``StandardScaler()``, ``PCA()``,
+        ``Nystroem()``, ``OneHotEncoder(sparse_output=False)``, a FunctionTransformer, a
+        ColumnTransformer, a Pipeline. It is cloned; its own parameters are ``transformer__...``.
 
     Attributes
     ----------
@@ -45,34 +44,35 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
     n_features_in_ : int
         Number of features of a token.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, where `fit` was given a frame of numbers.
+        Names of the token features, if X in `fit` had names.
 
     Raises
     ------
     TypeError
-        If the transformer lacks ``fit`` or ``transform``, or gives sparse or non-numeric rows.
+        If the transformer lacks ``fit`` or ``transform``, or returns sparse or non-numeric rows.
     ValueError
-        If there is no token to fit on, or the transformer gives another number of rows than it
-        got.
+        If there is no token to fit on, or if the transformer changes the number of rows.
 
     See Also
     --------
     SetPooler : Statistics of each set's tokens.
-    as_ragged : What X may be.
+    as_ragged : All forms of X.
 
     Notes
     -----
     The cost is that of the transformer on an array of shape (n_tokens, n_features).
 
-    A token weighs its own weight, if X is a RaggedArray that has weights, times the
-    `sample_weight` of its set. The weights go to the transformer where its ``fit`` has a
-    parameter `sample_weight`; where it has none, as in PCA and in any Pipeline, every token
-    counts once. To weight each step of several, chain TokenTransformers. Tokens of weight 0 and
-    sets of sample weight 0 are left out of `fit` in any case, and tokens of weight 0 have no row
-    in the output.
+    The weight of a token is its own weight, if X is a RaggedArray with weights, times the
+    `sample_weight` of its set. A transformer whose ``fit`` has a parameter `sample_weight` gets
+    these weights. For other transformers, such as PCA and any Pipeline, every token counts once;
+    to weight several steps, chain TokenTransformers. `fit` always leaves out tokens of weight 0
+    and sets of sample weight 0. Tokens of weight 0 have no row in the output.
 
-    The output is a RaggedArray, which ``set_output`` leaves as it is. FeatureUnion and
-    ColumnTransformer cannot stack such outputs: pool first.
+    A ColumnTransformer, alone or in a Pipeline, can select token features by name where they have
+    names: it gets the tokens as a pandas frame with the columns `feature_names_in_`.
+
+    The output is a RaggedArray; ``set_output`` does not change it. FeatureUnion and
+    ColumnTransformer cannot stack RaggedArrays: pool first, for instance with SetPooler.
 
     Examples
     --------
@@ -109,29 +109,29 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         X : container of n_samples sets
             Anything that :func:`skattn.as_ragged` reads; at least one token.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
-            A target per set. A transformer whose ``fit`` takes y is given it once for each of
-            the set's tokens. A RaggedArray, or a list of arrays of the sets' lengths, has a
-            target for each token.
+            A target per set, repeated for each token of the set if the transformer's ``fit``
+            takes y. Or a target per token: a RaggedArray, or a list of arrays with the lengths
+            of the sets.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the sets, 0 or more; see the notes on what the transformer gets.
+            Weights of the sets, 0 or more; see Notes.
 
         Returns
         -------
         self : TokenTransformer
-            Fitted.
+            The fitted transformer.
         """
         tokens, used, parameters = self._prepare(X, y, sample_weight)
-        values = tokens.values[used]
+        values = self._named(tokens.values[used])
         self.transformer_.fit(values, **parameters)
         first = values[:1].copy()  # the transformer may write over what it gets
         self.n_features_out_ = self._rows(self.transformer_.transform(first), 1).shape[1]
         return self
 
     def fit_transform(self, X, y=None, *, sample_weight=None):
-        """Fit the transformer on the tokens of all sets, and transform them.
+        """Fit the transformer on the tokens of all sets and transform them.
 
-        The transformer's own ``fit_transform`` runs once, which may be faster than the two
-        steps, or mean something else, as where a TargetEncoder cross-fits.
+        The transformer's own ``fit_transform`` runs once. It may be faster than ``fit`` and
+        ``transform``, or differ from them: TargetEncoder cross-fits in it.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             As in `fit`.
         sample_weight : array-like of shape (n_samples,), default=None
-            As in `fit`. Sets of weight 0 are transformed without having been fitted on.
+            As in `fit`. Sets of weight 0 are transformed, but the fit does not use them.
 
         Returns
         -------
@@ -148,7 +148,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             One row of `n_features_out_` columns for each token.
         """
         tokens, used, parameters = self._prepare(X, y, sample_weight)
-        values, transformer = tokens.values[used], self.transformer_
+        values, transformer = self._named(tokens.values[used]), self.transformer_
         method = getattr(transformer, "fit_transform", None)
         if method is not None and all(_takes(method, name) for name in parameters):
             rows = method(values, **parameters)
@@ -173,8 +173,8 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         Returns
         -------
         RaggedArray
-            One row of `n_features_out_` columns for each token: the sets and token weights of X,
-            without the tokens of weight 0. An empty set stays empty. Float32 where X is and the
+            One row of `n_features_out_` columns for each token, with the token weights of X and
+            without the tokens of weight 0. An empty set stays empty. Float32 if X is and the
             transformer keeps it, else float64.
         """
         check_is_fitted(self)
@@ -183,7 +183,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
 
     @available_if(_transformer_has("inverse_transform"))
     def inverse_transform(self, X):
-        """Undo `transform`, token by token, where the transformer can.
+        """Undo `transform`, token by token, if the transformer can.
 
         Parameters
         ----------
@@ -203,36 +203,36 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         if tokens.n_features != self.n_features_out_:
             raise ValueError(
                 f"X has {tokens.n_features} features, but inverse_transform is expecting tokens "
-                f"of {self.n_features_out_} features, as transform gives them."
+                f"of {self.n_features_out_} features, as from transform."
             )
         rows = self.transformer_.inverse_transform(tokens.values)
         return tokens.with_values(self._rows(rows, tokens.n_tokens))
 
     def get_feature_names_out(self, input_features=None):
-        """Names of a transformed token's features: those that the transformer gives.
+        """Names of a transformed token's features, as the transformer names them.
 
         Parameters
         ----------
         input_features : array-like of str of shape (n_features_in_,), default=None
-            Names of the token features: `feature_names_in_` where there are such names, which
-            these must then equal, else ``x0, x1, ...``. The one name of a column of sets is not
-            used.
+            Names of the token features. If `feature_names_in_` exists, they must equal it. None
+            stands for `feature_names_in_` or else ``x0, x1, ...``. The name of a column of sets
+            is not used.
 
         Returns
         -------
         ndarray of str of shape (n_features_out_,)
-            One name per column; ``tokentransformer0``, ... if the transformer gives none.
+            One name per column; ``tokentransformer0``, ... if the transformer has no names.
         """
         check_is_fitted(self)
         names = super().get_feature_names_out(of_token_features(self, input_features))
         try:
             return self.transformer_.get_feature_names_out(names)
-        except AttributeError:  # it has no names to give, or, in a Pipeline, one of its steps
+        except AttributeError:  # the transformer, or a step of a Pipeline, has no names
             prefix = type(self).__name__.lower()
             return np.array([f"{prefix}{j}" for j in range(self.n_features_out_)], dtype=object)
 
     def _prepare(self, X, y, sample_weight):
-        """The tokens of the output, which of them to fit on, and the parameters of that fit."""
+        """The tokens of the output, a mask of those to fit on, and the parameters of the fit."""
         for method in ("fit", "transform"):
             if not hasattr(self.transformer, method):
                 raise TypeError(
@@ -252,7 +252,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             weight = tokens.weights * (1.0 if weight is None else weight)
         if tokens.n_tokens == 0 or (weight is not None and not weight.any()):
             raise ValueError(
-                f"Found no tokens in {len(tokens)} sets (of positive weight); at least one is "
+                f"Found no tokens of positive weight in {len(tokens)} sets; at least one is "
                 "required."
             )
         used = slice(None) if weight is None or weight.all() else weight > 0
@@ -261,42 +261,54 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         if y is not None:
             check_consistent_length(tokens, y)
             if has_fit_parameter(self.transformer_, "y"):
-                parameters["y"] = _token_targets(y, tokens)[used]
+                parameters["y"] = for_each_token(y, tokens)[used]
         if weight is not None and has_fit_parameter(self.transformer_, "sample_weight"):
             parameters["sample_weight"] = weight[used]
         if tokens.weights is not None and not isinstance(used, slice):
-            used = used[tokens.weights > 0]  # the others leave the output, too
+            used = used[tokens.weights > 0]  # the output, too, has only these
         return tokens.drop_zero_weights(), used, parameters
 
     def _apply(self, values):
-        """Transformed tokens (n_tokens, n_features_out_); no transformer is asked for 0 rows."""
+        """Transformed tokens (n_tokens, n_features_out_); 0 rows skip the transformer."""
         if len(values) == 0:
             return np.empty((0, self.n_features_out_), values.dtype)
-        return self._rows(self.transformer_.transform(values), len(values))
+        return self._rows(self.transformer_.transform(self._named(values)), len(values))
+
+    def _named(self, values):
+        """The tokens; as a frame where a ColumnTransformer can select them by their names."""
+        names = getattr(self, "feature_names_in_", None)
+        parts = [self.transformer_]
+        if hasattr(self.transformer_, "get_params"):
+            parts += self.transformer_.get_params().values()
+        if names is None or not any(isinstance(part, ColumnTransformer) for part in parts):
+            return values
+        import pandas as pd
+
+        return pd.DataFrame(values, columns=names)
 
     def _rows(self, out, n_tokens):
-        """What the transformer gave for so many tokens, as a float array with a row for each."""
+        """The transformer's output as a float array, checked to have a row per token."""
         name = type(self.transformer_).__name__
         if issparse(out):
             raise TypeError(
-                f"{name} gives sparse rows, but tokens are dense vectors. Set sparse_output=False "
-                "where it has this parameter, or let a step that gives dense rows follow it in a "
-                "Pipeline, as TruncatedSVD."
+                f"{name} returns sparse rows, but tokens are dense vectors. Set "
+                "sparse_output=False if it has this parameter, or add a step with dense output, "
+                "such as TruncatedSVD, in a Pipeline."
             )
         rows = np.asarray(out)
         if rows.ndim != 2 or len(rows) != n_tokens:
             raise ValueError(
-                f"{name} gave an array of shape {rows.shape} for {n_tokens} tokens, but must give "
-                f"one row per token, ({n_tokens}, n_features_out)."
+                f"{name} returned an array of shape {rows.shape} for {n_tokens} tokens, but must "
+                f"return one row per token, ({n_tokens}, n_features_out)."
             )
         if rows.dtype.kind not in "fiub":
             raise TypeError(
-                f"{name} gives rows of dtype {rows.dtype}, but a token is a vector of real numbers."
+                f"{name} returns rows of dtype {rows.dtype}, but tokens must be real numbers."
             )
         return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
 
     def _with_rows(self, tokens, rows):
-        """The same sets with transformed tokens, named where those of X are."""
+        """The same sets with transformed tokens, with names if X has names."""
         named = tokens.columns is not None
         return tokens.with_values(rows, self.get_feature_names_out() if named else None)
 
@@ -304,31 +316,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
         return True
 
 
-def _token_targets(y, tokens):
-    """A target for each token, (n_tokens,) or (n_tokens, n_outputs): its own, or its set's."""
-    if isinstance(y, RaggedArray):
-        y = y.to_list()
-    elif not isinstance(y, (list, tuple)):
-        y = np.asarray(y)
-        if y.dtype != object or y.ndim > 1:
-            return tokens.repeat(y)
-    if not all(hasattr(target, "__len__") and not isinstance(target, str) for target in y):
-        return tokens.repeat(np.asarray(y))
-    lengths = np.array([len(target) for target in y])
-    wrong = np.flatnonzero(lengths != tokens.lengths)
-    if len(wrong) == 0:
-        targets = np.concatenate([np.asarray(target) for target in y if len(target)])
-        return targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
-    if np.all(lengths == lengths[0]):  # several targets a set, as a list of lists
-        return tokens.repeat(np.array([list(target) for target in y]))
-    i = wrong[0]
-    raise ValueError(
-        f"y has {lengths[i]} targets for set {i}, which has {tokens.lengths[i]} tokens: give one "
-        "target per token, or one per set."
-    )
-
-
 def _takes(method, name):
-    """Whether a method has the parameter, by name or among its keyword arguments."""
+    """Whether a method takes the parameter, by name or as one of its ``**kwargs``."""
     parameters = signature(method).parameters
     return name in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
