@@ -76,11 +76,11 @@ def jobs(name, value):
     return int(value)
 
 
-def one_of(names, methods=(), what="instance"):
-    """A check for one of some names, or an instance with all of some methods."""
-    names = list(names)
+def one_of(table, methods=(), what="instance", also=()):
+    """A check for a name of a table, or an instance with all of some methods."""
 
     def check(name, value):
+        names = [*also, *table]  # rows may be added to the table
         if value is None or isinstance(value, str):
             if value not in names:
                 raise ValueError(f"{name} must be one of {names}, but is {value!r}.")
@@ -129,8 +129,8 @@ CHECKS = {
     "n_heads": integer(1),
     "d_k": integer(1),
     "d_v": integer(1),
-    "pooling": one_of((None, *POOLINGS), LAYER, "pooling layer"),
-    "mask": one_of((None, *MASKS), MASK, "Mask"),
+    "pooling": one_of(POOLINGS, LAYER, "pooling layer", also=(None,)),
+    "mask": one_of(MASKS, MASK, "Mask", also=(None,)),
     "attention": one_of(ATTENTIONS),
     "score_statistics": flag,
     "standardize": flag,

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reference import LENGTHS
+from models import fitted
+from reference import LENGTHS, MASK_NAMES
+
+from skattn.pooling import POOLINGS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -36,6 +39,18 @@ def sets():
     """Twelve sets of 4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2 and 3 tokens with 3 features."""
     generator = np.random.default_rng(4)
     return [generator.normal(1.0, 2.0, size=(n, 3)) for n in LENGTHS]
+
+
+@pytest.fixture(params=[*POOLINGS, "None"])
+def pooling(request):
+    """Each pooling by name, and none."""
+    return None if request.param == "None" else request.param
+
+
+@pytest.fixture(params=MASK_NAMES, ids=str)
+def model(request, sets, pooling, rng):
+    """A model of every pooling and mask, at parameters of no symmetry."""
+    return fitted(sets, rng, pooling=pooling, mask=request.param)
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,19 @@
 import math
 
 import numpy as np
+from numpy.testing import assert_allclose
 
 from skattn import AttentionContextualizer
 from skattn._network import LinearHead, Network
 from skattn._objective import Objective
 from skattn._sets import Sets
-from skattn.masks import mask_of
+from skattn.losses import LOSSES
+from skattn.masks import MASKS, mask_of
 
 LENGTHS = (4, 0, 1, 4, 9, 2, 0, 3, 1, 5, 2, 3)  # of the sets of the fixture `sets`
+MASK_NAMES = [None, *MASKS]
+COUNTING_MASKS = [name for name in MASK_NAMES if mask_of(name).weights_are_copies]
+NUMBER_LOSSES = [name for name, kind in LOSSES.items() if not kind.is_classifier]
 
 
 def attention_loop(Q, K, V, mask=None, scale=None):
@@ -67,6 +72,24 @@ def layer(
     return np.hstack(columns), np.array(As).reshape(n_heads, n, m)
 
 
+def layers(attention, params, X, w=None, C=None):
+    """Token outputs (b, n, k) and weights (b, n_heads, n, m) of an attention, set by set."""
+    results = [
+        layer(
+            params,
+            X[k].astype(float),
+            None if w is None else w[k],
+            None if C is None else C[k].astype(float),
+            n_heads=attention.n_heads,
+            mask=attention.mask,
+            score_statistics=attention.score_statistics,
+            scale=attention.scale,
+        )
+        for k in range(len(X))
+    ]
+    return tuple(np.stack(arrays) for arrays in zip(*results, strict=True))
+
+
 def attend_and_pool(params, X, *, n_heads):
     """Mean of the token outputs of one set X (n, d), all heads at once, and a cache."""
     n = len(X)
@@ -111,6 +134,66 @@ def make_objective(X, y, sample_weight, n_outputs, attention, pooling, loss, alp
     """The objective of a network of these layers on a RaggedArray or a RaggedPair."""
     network = Network(attention, pooling, LinearHead(n_outputs))
     return Objective(Sets.of(X), y, sample_weight, network, loss, alpha, **kwargs)
+
+
+def central(f, params, direction, step=1e-6):
+    """Derivative of f along a direction, by central differences."""
+    ahead = f({name: params[name] + step * direction[name] for name in params})
+    behind = f({name: params[name] - step * direction[name] for name in params})
+    return (ahead - behind) / (2 * step)
+
+
+def takes(loss, y):
+    """Whether targets (n, n_outputs) are in the domain of a loss of numbers."""
+    try:
+        loss.check(y)
+    except ValueError:
+        return False
+    return True
+
+
+def targets_of(loss, n, n_outputs, rng):
+    """Targets of a loss: indices of classes, or the first (n, n_outputs) numbers that it takes."""
+    if loss.is_classifier:
+        return np.arange(n) % max(2, n_outputs)
+    counts = rng.poisson(2.0, size=(n, n_outputs)).astype(float)
+    counts[0] = 0
+    drawn = rng.normal(size=(n, n_outputs)), counts, rng.gamma(2.0, size=(n, n_outputs))
+    return next(y for y in drawn if takes(loss, y))
+
+
+def penalised_loss(model, loss, raw, y, weight):
+    """What a fitted model has minimised, from its raw predictions (n, n_outputs) in units of y.
+
+    y are indices of classes (n,), or numbers (n, n_outputs).
+    """
+    spread = np.ones(1)
+    if loss.scales_target:
+        mean = np.average(y, axis=0, weights=weight)
+        spread = np.sqrt(np.average((y - mean) ** 2, axis=0, weights=weight))
+        y, raw = (y - mean) / spread, (raw - mean) / spread
+    learned = model.W_Q_, model.W_K_, model.W_V_, model.coef_ / spread[:, None]
+    penalty = sum(np.sum(W**2) for W in (*learned, *model.pooling_params_.values()))
+    mean_loss = loss.loss_gradient(y, raw, weight)[0].sum() / np.sum(weight)
+    return mean_loss + model.alpha / 2 * penalty
+
+
+def check_gradient(objective, theta, rng, step=1e-6, atol=1e-9):
+    """Check the gradient of an objective against central differences, parameter by parameter."""
+    value, grad = objective.value_and_grad(theta)
+    assert np.isfinite(value)
+    for name, part in objective.layout.slices.items():
+        direction = np.zeros_like(theta)
+        direction[part] = rng.normal(size=part.stop - part.start)
+        ahead = objective.value_and_grad(theta + step * direction)[0]
+        behind = objective.value_and_grad(theta - step * direction)[0]
+        assert_allclose(
+            grad @ direction,
+            (ahead - behind) / (2 * step),
+            rtol=1e-6,
+            atol=atol,
+            err_msg=name,
+        )
 
 
 def identity(d, **params):

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 import skattn
+from skattn.losses import LOSSES
+from skattn.masks import MASKS, NoMask
+from skattn.pooling import POOLINGS
 
 PACKAGE = Path(skattn.__file__).parent
 
@@ -144,8 +147,8 @@ FRAME_LIBRARIES = {"pandas", "polars", "pyarrow", "awkward"}
 KNOW_FRAMES = {"_frames", "_nested", "containers"}  # the modules that read containers
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if LEVELS[m] <= LEVELS["containers"]])
-def test_no_pandas_below_the_modules_that_read_containers(module):
+@pytest.mark.parametrize("module", [m for m in MODULES if LEVELS[m] < LEVELS["contextualizer"]])
+def test_no_pandas_below_the_estimators_but_where_containers_are_read(module):
     code = (PACKAGE / f"{module}.py").read_text(encoding="utf-8")
     nodes = list(ast.walk(ast.parse(code)))
     names = {n.module for n in nodes if isinstance(n, ast.ImportFrom) and not n.level}
@@ -153,7 +156,80 @@ def test_no_pandas_below_the_modules_that_read_containers(module):
     looked_at = {n.attr for n in nodes if isinstance(n, ast.Attribute)} & {"iloc", "loc", "schema"}
     if module not in KNOW_FRAMES:
         assert not {name.partition(".")[0] for name in names} & FRAME_LIBRARIES
-        assert not looked_at
+        assert not looked_at or LEVELS[module] > LEVELS["containers"]
+
+
+LONGEST_FUNCTION = 60  # lines of code; docstrings, comments and blank lines are not counted
+
+
+def functions_of(path):
+    """Names and lines of code of the functions of a file."""
+    text = path.read_text(encoding="utf-8")
+    is_code = [bool(line.strip()) and line.strip()[0] != "#" for line in text.splitlines()]
+    nodes = list(ast.walk(ast.parse(text)))
+    kinds = ast.FunctionDef, ast.ClassDef
+    for node in nodes:
+        if isinstance(node, kinds) and ast.get_docstring(node) is not None:
+            first, last = node.body[0].lineno, node.body[0].end_lineno
+            is_code[first - 1 : last] = [False] * (last - first + 1)
+    return {
+        node.name: sum(is_code[node.lineno - 1 : node.end_lineno])
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_function_is_long(path):
+    long = {name: n for name, n in functions_of(path).items() if n > LONGEST_FUNCTION}
+    assert not long, f"{path.name} has functions over {LONGEST_FUNCTION} lines: {long}"
+
+
+def test_a_long_function_would_be_seen(tmp_path):
+    path = tmp_path / "long.py"
+    body = "    x = 1\n" * (LONGEST_FUNCTION - 1)
+    path.write_text(f'def f():\n    """Two\n    lines."""\n\n    # one\n{body}\n    x = 2\n')
+    assert functions_of(path) == {"f": LONGEST_FUNCTION + 1}
+    with pytest.raises(AssertionError, match=r"long.py has functions over 60 lines: {'f': 61}"):
+        test_no_function_is_long(path)
+
+
+# What is chosen from a table is known to others by its properties alone.
+TABLES = {"losses": LOSSES, "masks": {**MASKS, None: NoMask}, "pooling": POOLINGS}
+CONCRETE = {kind.__name__: home for home, table in TABLES.items() for kind in table.values()}
+CONCRETE["ReconstructionError"] = "losses"
+
+
+KIND_QUESTIONS = ("isinstance", "issubclass")
+
+
+def asked_for(path):
+    """Concrete losses, masks and poolings of other modules whose kind a file asks for."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        parts = []
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in KIND_QUESTIONS:
+            parts = node.args[1:]
+        elif isinstance(node, ast.Compare) and any(
+            isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops
+        ):
+            parts = [node.left, *node.comparators]
+        for inner in (inner for part in parts for inner in ast.walk(part)):
+            found.add(getattr(inner, "id", getattr(inner, "attr", None)))
+    return {name for name in found & CONCRETE.keys() if CONCRETE[name] != path.stem}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
+def test_no_module_asks_for_a_concrete_loss_mask_or_pooling(path):
+    assert not asked_for(path)
+
+
+def test_a_question_for_a_concrete_class_would_be_seen(tmp_path):
+    path = tmp_path / "asks.py"
+    path.write_text(
+        "isinstance(a, (losses.HuberLoss, int))\nissubclass(b, Causal)\ntype(c) is MeanPooling\n"
+    )
+    assert asked_for(path) == {"HuberLoss", "Causal", "MeanPooling"}
 
 
 def test_imports_have_no_cycle():

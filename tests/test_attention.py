@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import attention_loop, layer
+from reference import COUNTING_MASKS, MASK_NAMES, attention_loop, central, layers
 
 from skattn import scaled_dot_product_attention
-from skattn.attention import INITS, MASKS, Attention
+from skattn.attention import INITS, Attention
 
-MASK_NAMES = [None, *MASKS]
-WEIGHTED_MASKS = [(mask, False) for mask in MASK_NAMES] + [(None, True), ("diagonal", True)]
+WEIGHTED_MASKS = [(mask, False) for mask in MASK_NAMES] + [(m, True) for m in COUNTING_MASKS]
 SHAPES = [
     (3, 1, 4),
     (2, 2, 3),
@@ -24,23 +23,6 @@ def make(rng, d, dtype=np.float64, spread=0.7, **kwargs):
     attention = Attention(**kwargs)
     params = {name: spread * rng.normal(size=shape) for name, shape in attention.shapes(d).items()}
     return attention, params
-
-
-def reference(attention, params, X, w=None):
-    return np.stack(
-        [
-            layer(
-                params,
-                X[k].astype(float),
-                None if w is None else w[k],
-                n_heads=attention.n_heads,
-                mask=attention.mask,
-                score_statistics=attention.score_statistics,
-                scale=attention.scale,
-            )[0]
-            for k in range(len(X))
-        ]
-    )
 
 
 # The public function
@@ -109,17 +91,17 @@ def test_token_outputs_equal_the_formula(shape, mask, n_heads, d_k):
     attention, params = make(rng, shape[2], n_heads=n_heads, d_k=d_k, d_v=3, mask=mask)
     X = rng.normal(size=shape)
     out, _ = attention.forward(attention.fold(params, X.dtype), attention.block(X))
-    assert_allclose(out, reference(attention, params, X), atol=1e-12)
+    assert_allclose(out, layers(attention, params, X)[0], atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("mask", [None, "diagonal"])
+@pytest.mark.parametrize("mask", COUNTING_MASKS)
 def test_token_weights_equal_the_formula(shape, mask):
     rng = np.random.default_rng(1)
     attention, params = make(rng, shape[2], n_heads=2, d_k=3, d_v=3, mask=mask)
     X, w = rng.normal(size=shape), rng.uniform(0.1, 4, size=shape[:2])
     out, _ = attention.forward(attention.fold(params, X.dtype), attention.block(X, w))
-    assert_allclose(out, reference(attention, params, X, w), atol=1e-12)
+    assert_allclose(out, layers(attention, params, X, w)[0], atol=1e-12)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -140,7 +122,7 @@ def test_pooled_outputs_are_sums_of_token_outputs(shape, mask, score_statistics,
     w = rng.uniform(0.1, 4, size=shape[:2]) if weighted else None
     block, folded = attention.block(X, w), attention.fold(params, X.dtype)
     pooled, _ = attention.attend_pool(folded, block, p)
-    expected = np.einsum("bn,bnk->bk", p, reference(attention, params, X, w))
+    expected = np.einsum("bn,bnk->bk", p, layers(attention, params, X, w)[0])
     assert_allclose(pooled, expected, atol=1e-12)
 
 
@@ -157,7 +139,7 @@ def test_any_finite_scores_are_safe(mask, factor, dtype):
     X = X.astype(dtype)
     folded, block = attention.fold(params, dtype), attention.block(X)
     out, cache = attention.forward(folded, block)
-    expected = reference(attention, params, X)
+    expected = layers(attention, params, X)[0]
     if dtype is np.float64:  # scores of 1e8 carry an error of 1e-8 into the exponential
         assert_allclose(out, expected, rtol=1e-10 + 1e-16 * factor**2, atol=1e-10)
     else:
@@ -185,12 +167,6 @@ def test_bits_of_a_set_do_not_depend_on_its_neighbours(spread):
 
 
 # The layer, backward
-
-
-def central(f, params, direction, step=1e-6):
-    ahead = f({name: params[name] + step * direction[name] for name in params})
-    behind = f({name: params[name] - step * direction[name] for name in params})
-    return (ahead - behind) / (2 * step)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from columns import COLUMNS
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import identity
+from reference import MASK_NAMES, identity
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
@@ -14,13 +14,10 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skattn import AttentionContextualizer, RaggedArray, as_ragged
-from skattn.attention import MASKS
 from skattn.pooling import POOLINGS
 
 # A fit of three steps is as good as a long one wherever two of them are compared.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-MASK_NAMES = [None, *(name for name in MASKS if name is not None)]
 
 
 def small(**params):

@@ -8,16 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import logsumexp, xlogy
+from reference import MASK_NAMES, penalised_loss, targets_of
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_class_weight
 
 from skattn import AttentionContextualizer, RaggedArray, contextualizer, solvers
-from skattn.attention import MASKS
+from skattn.losses import LOSSES
 from skattn.pooling import POOLINGS
 from skattn.solvers import SOLVERS
 
-MASK_NAMES = [None, *(name for name in MASKS if name is not None)]
 PARTS = ("W_Q_", "W_K_", "W_V_", "b_V_", "coef_", "intercept_")
 
 
@@ -57,27 +56,9 @@ def risk(est, sets, y):
     if est.pooling is None:
         pooled = np.array([tokens.mean(axis=0) for tokens in pooled])
     raw = pooled @ est.coef_.T + est.intercept_
-    y = np.asarray(y)
-    spread = 1.0
-    if est.loss == "log_loss":
-        if raw.shape[1] == 1:
-            raw = np.hstack([np.zeros_like(raw), raw])
-        index = np.searchsorted(est.classes_, y)
-        loss = np.mean(logsumexp(raw, axis=1) - raw[np.arange(len(y)), index])
-    elif est.loss == "poisson":
-        y = y.reshape(len(y), -1)
-        loss = np.mean(np.sum(xlogy(y, y) - y * raw - y + np.exp(raw), axis=1))
-    else:
-        y = y.reshape(len(y), -1)
-        spread = y.std(axis=0)
-        error = np.abs(raw - y) / spread
-        half = error**2 / 2
-        if est.loss == "huber":
-            half = np.where(error > 1.35, 1.35 * (error - 1.35 / 2), half)
-        loss = np.mean(half.sum(axis=1))
-        spread = spread[:, None]
-    weights = (est.W_Q_, est.W_K_, est.W_V_, est.coef_ / spread, *est.pooling_params_.values())
-    return loss + est.alpha / 2 * sum(np.sum(w**2) for w in weights)
+    loss = LOSSES[est.loss]()
+    y = np.searchsorted(est.classes_, y) if loss.is_classifier else np.reshape(y, (len(y), -1))
+    return penalised_loss(est, loss, raw, y, np.ones(len(y)))
 
 
 # F20 ------------------------------------------------------------------------------------------
@@ -242,12 +223,10 @@ def test_f28_every_solver_has_a_curve_down_to_the_stored_point(sets, labels, sol
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("pooling", [*POOLINGS, None])
-@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "huber", "poisson"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_f28_the_reported_loss_is_that_of_the_stored_parameters(rng, sets, pooling, loss):
     """In units of y too: coefficients are turned back, and their loss with them."""
-    y = np.arange(len(sets)) % 3
-    if loss != "log_loss":
-        y = np.column_stack([5.0 * y, y + rng.uniform(size=len(sets))])
+    y = targets_of(LOSSES[loss](), len(sets), 3, rng) * (1 if LOSSES[loss].is_classifier else 5.0)
     est = small(pooling=pooling, loss=loss, max_iter=5).fit(sets, y)
     assert_allclose(est.loss_, risk(est, sets, y), rtol=1e-12)
     assert est.loss_ == min(est.loss_curve_)
@@ -404,17 +383,17 @@ def test_f24_class_weights_are_sample_weights(rng, sets, objectives, names):
 
 @pytest.mark.parametrize("mask", MASK_NAMES)
 @pytest.mark.parametrize("pooling", [*POOLINGS, None])
-@pytest.mark.parametrize("loss", ["log_loss", "squared_error", "huber", "poisson"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_f25_zero_and_integer_weights_are_repetition(rng, objectives, loss, pooling, mask):
     A, B, C = (rng.normal(size=(n, 3)) for n in (2, 3, 4))
     B *= 100  # it would set scales
-    y = np.array([0, 7, 1]) if loss == "log_loss" else np.array([0.5, 700.0, 1.5])
+    y = np.array([0, 7, 1]) if LOSSES[loss].is_classifier else np.array([0.5, 700.0, 1.5])
     settings = {"loss": loss, "pooling": pooling, "mask": mask, "max_iter": 0}
     weighted = small(**settings).fit([A, B, C], y, sample_weight=[1, 0, 2])
     repeated = small(**settings).fit([A, C, C], y[[0, 2, 2]])
     assert_allclose(weighted.token_mean_, repeated.token_mean_, atol=1e-12)
     assert_allclose(weighted.token_scale_, repeated.token_scale_, rtol=1e-12)
-    if loss == "log_loss":
+    if LOSSES[loss].is_classifier:
         assert weighted.classes_.tolist() == [0, 1]
     assert_allclose(weighted.loss_, repeated.loss_, rtol=1e-12)
     for _ in range(3):

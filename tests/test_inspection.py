@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import COUNTING_MASKS, MASK_NAMES
 from scipy.spatial.distance import jensenshannon
 from scipy.special import softmax
 from scipy.stats import spearmanr
@@ -36,6 +37,7 @@ from skattn.inspection import (
     row_entropies,
     token_importance,
 )
+from skattn.masks import mask_of
 from skattn.pooling import POOLINGS
 
 # A fit of a few steps is as good as a long one where its parameters are looked at.
@@ -44,7 +46,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 SMALL = {"n_heads": 2, "d_k": 2, "d_v": 3, "max_iter": 8, "random_state": 0}
 LABELS = np.array([0, 1, 0, 1, 1, 0, 1])  # of awkward_sets
 CLASSES = np.array(["a", "b", "c", "b", "c", "a", "b"])
-MASKS = (None, "causal", "exclude_self", "diagonal")
+CHOOSING_MASKS = [name for name in MASK_NAMES if not mask_of(name).only_self]
 
 ESTIMATORS = {
     "contextualizer": AttentionContextualizer(**SMALL),
@@ -80,12 +82,8 @@ def rows_of(model, sets):
             scores = (x @ model.W_Q_[:, part]) @ (x @ model.W_K_[:, part]).T * scale
             for q, row in enumerate(scores):
                 keys = np.arange(len(x))
-                keys = {
-                    None: keys,
-                    "causal": keys[: q + 1],
-                    "exclude_self": keys[keys != q],
-                    "diagonal": keys[keys == q],
-                }[model.mask]
+                allowed = mask_of(model.mask).allowed(np.array([[q]]), keys)
+                keys = keys if allowed is None else keys[allowed[0]]
                 if keys.size:
                     yield i, h, q, keys, softmax(row[keys]), row[keys]
 
@@ -139,7 +137,7 @@ def test_empty_and_single_tokens_are_answered(fitted, X):
 
 
 @pytest.mark.parametrize("ask", list(ASKED.values())[:-1], ids=list(ASKED)[:-1])
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("mask", MASK_NAMES)
 def test_block_sizes_and_neighbours_change_nothing(awkward_sets, monkeypatch, mask, ask):
     model = AttentionContextualizer(**SMALL, mask=mask, pooling="attention")
     model.fit(awkward_sets, LABELS)
@@ -203,7 +201,7 @@ def test_other_estimators_are_refused(awkward_sets):
 # The frame ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("mask", MASK_NAMES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_frame_holds_the_attention_weights(awkward_sets, mask, dtype):
     X = [x.astype(dtype) for x in awkward_sets]
@@ -213,10 +211,10 @@ def test_the_frame_holds_the_attention_weights(awkward_sets, mask, dtype):
     atol = 1e-12 if dtype == np.float64 else 1e-5
     expected = [A.ravel() for A in model.attention_weights(X)]
     assert_allclose(frame["weight"], np.concatenate(expected), atol=atol)
-    for (i, _, _), row in frame.groupby(["set", "head", "query"]):
+    for (i, _, query), row in frame.groupby(["set", "head", "query"]):
         assert row["key"].tolist() == list(range(len(X[i])))
         if np.isneginf(row["score"]).all():  # a single token that must not see itself
-            assert mask == "exclude_self"
+            assert not mask_of(mask).allowed(np.array([[query]]), np.arange(len(X[i]))).any()
             assert_array_equal(row["weight"], 0)
         else:
             assert_allclose(row["weight"], softmax(row["score"]), atol=1e-12)
@@ -288,7 +286,7 @@ def test_a_frame_that_is_too_large_is_refused(fitted, monkeypatch):
 # Diagnostics ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mask", [None, "causal", "exclude_self"])
+@pytest.mark.parametrize("mask", CHOOSING_MASKS)
 def test_diagnostics_are_means_over_rows_with_a_choice(awkward_sets, mask):
     model = AttentionContextualizer(**SMALL, mask=mask, scale=3.0).fit(awkward_sets, LABELS)
     measured = {h: [] for h in range(2)}
@@ -318,7 +316,7 @@ def test_diagnostics_are_means_over_rows_with_a_choice(awkward_sets, mask):
     assert_allclose(row_entropies(model, awkward_sets).values, np.vstack(entropies), atol=1e-12)
 
 
-@pytest.mark.parametrize("mask", [None, "diagonal"])
+@pytest.mark.parametrize("mask", COUNTING_MASKS)
 def test_token_weights_equal_repeats(weighted, mask):
     X, repeated = weighted
     model = AttentionContextualizer(**SMALL, mask=mask, scale=2.0).fit(X, LABELS)
@@ -352,7 +350,7 @@ def test_verdicts_tell_sharp_flat_and_healthy_heads_apart(rng):
 
 
 @pytest.mark.parametrize("pooling", [*POOLINGS, None])
-@pytest.mark.parametrize("mask", [None, "causal", "exclude_self"])
+@pytest.mark.parametrize("mask", CHOOSING_MASKS)
 @pytest.mark.parametrize("score_statistics", [True, False])
 def test_a_uniform_model_is_called_linear_where_it_is(rng, pooling, mask, score_statistics):
     flat = {"W_Q": np.zeros((3, 4)), "W_K": np.zeros((3, 4))}
@@ -362,16 +360,15 @@ def test_a_uniform_model_is_called_linear_where_it_is(rng, pooling, mask, score_
     )  # fmt: skip
     one, other = (RaggedArray.from_list([rng.normal(size=(n, 3)) for n in (2, 5)]) for _ in "ab")
     model.fit(one, [0.0, 1.0])
-    if pooling == "attention":  # a query that is not the mean
-        model.pooling_params_["q"] += rng.normal(size=model.pooling_params_["q"].shape)
+    for array in model.pooling_params_.values():  # a query that is not the mean
+        array += rng.normal(size=array.shape)
     between = model.predict(one.with_values(0.5 * one.values + 0.5 * other.values))
     expected = 0.5 * model.predict(one) + 0.5 * model.predict(other)
     is_linear = np.allclose(between, expected, rtol=1e-9, atol=0)
     advice = attention_diagnostics(model, one)["advice"][0]
     assert ("linear model on pooled tokens" in advice) == is_linear
     assert ("score statistics" in advice) == (is_linear and score_statistics)
-    says = {None: "all tokens of its set", "causal": "up to it", "exclude_self": "the other tokens"}
-    assert says[mask] in advice
+    assert f"the mean of {mask_of(mask).attends_to.format(whole='set')}" in advice
     assert "smaller" in advice
 
 
@@ -422,7 +419,7 @@ def test_long_sets_take_no_memory_of_their_square(rng):
 # Heads ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mask", [None, "causal", "exclude_self"])
+@pytest.mark.parametrize("mask", CHOOSING_MASKS)
 def test_head_similarity_is_one_less_the_mean_distance(awkward_sets, mask):
     model = AttentionContextualizer(**SMALL | {"n_heads": 3}, mask=mask).fit(awkward_sets, LABELS)
     rows = {}
@@ -449,7 +446,7 @@ def decisions(model, sets):
 
 
 @pytest.mark.parametrize("pooling", [*POOLINGS])
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("mask", MASK_NAMES)
 @pytest.mark.parametrize("score_statistics", [True, False])
 def test_gradient_is_the_derivative_along_the_token(awkward_sets, pooling, mask, score_statistics):
     model = AttentionClassifier(
@@ -473,7 +470,8 @@ def test_gradient_is_the_derivative_along_the_token(awkward_sets, pooling, mask,
 def test_gradient_and_weights_of_a_weighted_token_are_those_of_its_copies(weighted, pooling):
     X, repeated = weighted
     model = AttentionRegressor(**SMALL, pooling=pooling).fit(X, LABELS)
-    methods = ["weights", "gradient"]
+    has_shares = hasattr(POOLINGS[pooling], "token_shares")
+    methods = ["weights", "gradient"] if has_shares else ["gradient"]
     one = token_importance(model, X, method=methods).importances
     other = token_importance(model, repeated, method=methods).importances
     copies = X.drop_zero_weights().weights.astype(int)

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import targets_of
 from scipy.special import expit, softmax
 from sklearn import metrics
 
@@ -15,15 +16,7 @@ N = 12
 
 def targets(name, n_outputs, rng):
     """Targets as the loss takes them: indices of classes, or (n, n_outputs) numbers."""
-    if name == "log_loss":
-        return np.arange(N) % max(2, n_outputs)
-    y = rng.normal(size=(N, n_outputs))
-    if name == "poisson":
-        y = rng.poisson(2.0, size=(N, n_outputs)).astype(float)
-        y[0] = 0
-    if name == "gamma":
-        y = rng.gamma(2.0, size=(N, n_outputs))
-    return y
+    return targets_of(LOSSES[name](), N, n_outputs, rng)
 
 
 CASES = [(name, n) for name in LOSSES for n in (1, 3)]
@@ -161,6 +154,7 @@ def test_regression_losses_are_half_of_scikit_learns(name, rng):
     y, raw, weight = targets(name, 1, rng), rng.normal(size=(N, 1)), rng.uniform(size=N)
     expected = metric(y, link(raw), sample_weight=weight) / 2
     assert_allclose(mean_loss(name, y, raw, weight), expected, rtol=1e-12)
+    assert_array_equal(LOSSES[name]().inverse_link(raw), link(raw))
 
 
 @pytest.mark.parametrize("name", [*DEVIANCES, "huber"])
@@ -281,6 +275,14 @@ def test_targets_outside_the_domain_are_refused(name, y, match):
         LOSSES[name]().check(np.array(y))
 
 
-@pytest.mark.parametrize("name", ["squared_error", "huber", "poisson", "gamma"])
-def test_targets_within_the_domain_are_taken(name, rng):
-    assert LOSSES[name]().check(targets(name, 2, rng)) is None
+@pytest.mark.parametrize(
+    ("name", "y"),
+    [
+        ("squared_error", [[-1.0], [0.0]]),
+        ("huber", [[-1.0], [0.0]]),
+        ("poisson", [[0.0, 2.0], [1.5, 0.0]]),
+        ("gamma", [[1e-9], [3.0]]),
+    ],
+)
+def test_targets_within_the_domain_are_taken(name, y):
+    assert LOSSES[name]().check(np.array(y)) is None

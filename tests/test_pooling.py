@@ -47,37 +47,42 @@ def pool(layer, params, tokens):
 # The definitions, by a loop
 
 
+def stats(Z, w, params):
+    mean = np.average(Z, axis=0, weights=w)
+    std = np.sqrt(np.average((Z - mean) ** 2, axis=0, weights=w))
+    return np.concatenate([mean, std, Z.min(axis=0), Z.max(axis=0)])
+
+
+def attended(Z, w, params):
+    e = w * np.exp(Z @ params["q"])
+    return e @ Z / e.sum()
+
+
+# What a pooling is of one set's tokens Z (n, k) with weights w (n,).
+DEFINITIONS = {
+    "mean": lambda Z, w, params: np.average(Z, axis=0, weights=w),
+    "sum": lambda Z, w, params: w @ Z,
+    "max": lambda Z, w, params: Z.max(axis=0),
+    "stats": stats,
+    "attention": attended,
+}
+
+
 def by_loop(name, params, tokens):
-    """What each pooling is, set by set and in the plainest words."""
-    rows = []
-    for i in range(tokens.n_samples):
-        at = slice(tokens.offsets[i], tokens.offsets[i + 1])
-        Z, w = tokens.values[at], np.ones(len(tokens.values[at]))
-        if tokens.weights is not None:
-            w = tokens.weights[at]
-        k = tokens.n_features * (4 if name == "stats" else 1)
-        if not len(Z):
-            rows.append(np.zeros(k))
-            continue
-        mean = np.average(Z, axis=0, weights=w)
-        if name == "mean":
-            rows.append(mean)
-        elif name == "sum":
-            rows.append(w @ Z)
-        elif name == "max":
-            rows.append(Z.max(axis=0))
-        elif name == "stats":
-            std = np.sqrt(np.average((Z - mean) ** 2, axis=0, weights=w))
-            rows.append(np.concatenate([mean, std, Z.min(axis=0), Z.max(axis=0)]))
-        else:
-            e = w * np.exp(Z @ params["q"])
-            rows.append(e @ Z / e.sum())
-    return np.array(rows)
+    """A pooling set by set; zeros for a set without tokens."""
+    weights = np.ones(tokens.n_tokens) if tokens.weights is None else tokens.weights
+    rows = np.zeros((tokens.n_samples, POOLINGS[name]().n_features_out(tokens.n_features)))
+    for i, (start, stop) in enumerate(zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)):
+        if stop > start:
+            Z, w = tokens.values[start:stop], weights[start:stop]
+            rows[i] = DEFINITIONS[name](Z, w, params)
+    return rows
 
 
-def test_forward_is_its_definition(layer, tokens, rng):
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_forward_is_its_definition(name, tokens, rng):
+    layer = POOLINGS[name]()
     params = parameters(layer, tokens.n_features, rng)
-    name = next(name for name, kind in POOLINGS.items() if isinstance(layer, kind))
     out = pool(layer, params, tokens)
     assert_allclose(out, by_loop(name, params, tokens), rtol=1e-12, atol=1e-14)
     assert out.shape == (tokens.n_samples, layer.n_features_out(tokens.n_features))
@@ -245,14 +250,13 @@ def test_nothing_but_empty_sets_pools_to_zeros(layer, n_samples, rng):
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.3, 5])
-def test_a_lone_token_is_its_own_summary(layer, weight, rng):
-    token = rng.normal(size=(1, 3))
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_a_lone_token_is_its_own_summary(name, weight, rng):
+    layer, token = POOLINGS[name](), rng.normal(size=(1, 3))
     tokens = RaggedArray.from_list([token], weights=[[weight]])
     out = pool(layer, parameters(layer, 3, rng), tokens)
-    factor = weight if isinstance(layer, POOLINGS["sum"]) else 1
-    assert_allclose(out[0, :3], factor * token[0], rtol=1e-14)
-    if isinstance(layer, POOLINGS["stats"]):
-        assert_allclose(out, np.hstack([token, np.zeros((1, 3)), token, token]), rtol=1e-14)
+    summaries = {"sum": weight * token, "stats": np.hstack([token, 0 * token, token, token])}
+    assert_allclose(out, summaries.get(name, token), rtol=1e-14)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

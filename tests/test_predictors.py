@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from reference import NUMBER_LOSSES, targets_of
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, log_loss, r2_score
@@ -67,22 +68,22 @@ def test_a_classifier_is_the_contextualizer_with_its_head(sets, n_classes, pooli
     assert_allclose(np.exp(model.predict_log_proba(sets)), probabilities, rtol=1e-12)
     assert_array_equal(model.predict(sets), model.classes_[probabilities.argmax(axis=1)])
     assert model.score(sets, y) == accuracy_score(y, model.predict(sets))
-    penalty = sum(np.sum(a**2) for a in (model.W_Q_, model.W_K_, model.W_V_, model.coef_))
-    if pooling not in ("attention",):
-        expected = log_loss(y, probabilities) + model.alpha / 2 * penalty
-        assert_allclose(model.loss_, expected, rtol=1e-9)
+    learned = (model.W_Q_, model.W_K_, model.W_V_, model.coef_, *model.pooling_params_.values())
+    penalty = sum(np.sum(a**2) for a in learned)
+    expected = log_loss(y, probabilities) + model.alpha / 2 * penalty
+    assert_allclose(model.loss_, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("loss", [name for name, kind in LOSSES.items() if not kind.is_classifier])
+@pytest.mark.parametrize("loss", NUMBER_LOSSES)
 @pytest.mark.parametrize("n_outputs", [None, 1, 2])
 def test_a_regressor_is_the_contextualizer_with_its_head(sets, loss, n_outputs, rng):
-    shape = (len(sets),) if n_outputs is None else (len(sets), n_outputs)
-    y = rng.gamma(2, size=shape)
+    y = targets_of(LOSSES[loss](), len(sets), n_outputs or 1, rng)
+    y = y[:, 0] if n_outputs is None else y
     model = AttentionRegressor(loss=loss, **SMALL).fit(sets, y)
     raw = model.transform(sets) @ model.coef_.T + model.intercept_
-    raw = np.exp(raw) if loss in ("poisson", "gamma") else raw
+    raw = LOSSES[loss]().inverse_link(raw)
     assert_allclose(model.predict(sets), raw[:, 0] if n_outputs is None else raw, rtol=1e-12)
-    assert model.predict(sets).shape == shape
+    assert model.predict(sets).shape == y.shape
     assert_allclose(model.score(sets, y), r2_score(y, model.predict(sets)), rtol=1e-12)
 
 

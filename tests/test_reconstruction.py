@@ -5,8 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
+from models import assert_same_fit
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import LENGTHS, layer, make_objective
+from reference import LENGTHS, check_gradient, layer, make_objective
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.ensemble import RandomForestClassifier
@@ -29,19 +30,11 @@ from skattn.losses import ReconstructionError
 from skattn.pooling import POOLINGS, MeanPooling
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-STORED = ("W_Q_", "W_K_", "W_V_", "b_V_", "coef_", "intercept_", "token_mean_", "token_scale_")
 
 
 def small(**params):
     settings = {"n_heads": 2, "d_k": 2, "d_v": 2, "alpha": 0.1, "max_iter": 5, "random_state": 0}
     return AttentionContextualizer(**settings | {"loss": "reconstruction"} | params)
-
-
-def assert_same_fit(model, other, rtol=0.0, atol=0.0):
-    for name in STORED:
-        got, expected = getattr(other, name), getattr(model, name)
-        assert_allclose(got, expected, rtol=rtol, atol=atol, err_msg=name)
-    assert_allclose(other.loss_, model.loss_, rtol=max(rtol, 1e-14))
 
 
 def errors_of(model, X):
@@ -76,7 +69,7 @@ def test_the_objective_is_a_loop_over_tokens_that_have_company(sets, standardize
     assert not np.array_equal(model.W_V_, start.W_V_)
 
 
-def test_gradient(sets, rng, step=1e-6):
+def test_gradient(sets, rng):
     X = RaggedArray.from_list(sets)
     rows = np.flatnonzero(X.repeat(X.lengths > 1))
     attention = Attention(n_heads=2, d_k=2, d_v=2, mask="exclude_self", score_statistics=False)
@@ -87,14 +80,7 @@ def test_gradient(sets, rng, step=1e-6):
         rows=rows,
     )  # fmt: skip
     assert list(objective.layout.shapes) == ["W_V", "coef", "intercept"]
-    theta = 0.5 * rng.normal(size=objective.layout.size)
-    _, grad = objective.value_and_grad(theta)
-    for name, part in objective.layout.slices.items():
-        direction = np.zeros_like(theta)
-        direction[part] = rng.normal(size=part.stop - part.start)
-        ahead, behind = (objective.value_and_grad(theta + t * direction)[0] for t in (step, -step))
-        numeric = (ahead - behind) / (2 * step)
-        assert_allclose(grad @ direction, numeric, rtol=1e-6, atol=1e-9, err_msg=name)
+    check_gradient(objective, 0.5 * rng.normal(size=objective.layout.size), rng)
 
 
 def test_without_y_it_is_what_auto_means(sets):

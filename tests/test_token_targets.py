@@ -6,8 +6,18 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from models import assert_same_fit
 from numpy.testing import assert_allclose, assert_array_equal
-from reference import LENGTHS, layer, make_objective
+from reference import (
+    COUNTING_MASKS,
+    LENGTHS,
+    MASK_NAMES,
+    check_gradient,
+    layer,
+    make_objective,
+    penalised_loss,
+    targets_of,
+)
 from sklearn.base import clone
 from sklearn.metrics import accuracy_score, f1_score, r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
@@ -23,13 +33,12 @@ from skattn import (
     _objective,
 )
 from skattn._targets import by_set
-from skattn.attention import ATTENTIONS, MASKS, Attention
+from skattn.attention import ATTENTIONS, Attention
 from skattn.losses import LOSSES
 from skattn.pooling import POOLINGS, MeanPooling
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SMALL = {"n_heads": 2, "d_k": 2, "d_v": 2, "alpha": 0.1, "random_state": 0, "pooling": None}
-STORED = ("W_Q_", "W_K_", "W_V_", "b_V_", "coef_", "intercept_", "token_mean_", "token_scale_")
 
 
 @pytest.fixture
@@ -56,13 +65,6 @@ def regressor(**params):
     return AttentionRegressor(**SMALL | {"max_iter": 3} | params)
 
 
-def assert_same_fit(model, other, rtol=0.0, atol=0.0):
-    for name in STORED:
-        got, expected = getattr(other, name), getattr(model, name)
-        assert_allclose(got, expected, rtol=rtol, atol=atol, err_msg=name)
-    assert_allclose(other.loss_, model.loss_, rtol=max(rtol, 1e-14))
-
-
 def with_missing(labels, i=4, j=slice(None)):
     """The labels as floats, of which those at j in set i are NaN."""
     out = [y.astype(float) for y in labels]
@@ -73,14 +75,6 @@ def with_missing(labels, i=4, j=slice(None)):
 # The objective
 
 
-def targets_of(loss, n, n_outputs, rng):
-    return {
-        "log_loss": np.arange(n) % max(2, n_outputs),
-        "poisson": rng.poisson(2, size=(n, n_outputs)).astype(float),
-        "gamma": rng.gamma(2, size=(n, n_outputs)),
-    }.get(loss, rng.normal(size=(n, n_outputs)))
-
-
 def objective_of(sets, loss="squared_error", n_outputs=2, token_weights=False, **params):
     rng = np.random.default_rng(0)
     weights = [rng.integers(1, 4, size=len(x)) for x in sets] if token_weights else None
@@ -88,7 +82,7 @@ def objective_of(sets, loss="squared_error", n_outputs=2, token_weights=False, *
     rows = np.flatnonzero(rng.uniform(size=X.n_tokens) < 0.7)
     return make_objective(
         X,
-        targets_of(loss, len(rows), n_outputs, rng),
+        targets_of(LOSSES[loss](), len(rows), n_outputs, rng),
         rng.uniform(0.5, 2, size=len(rows)),
         n_outputs,
         Attention(d_k=2, d_v=2, **{"n_heads": 2} | params),
@@ -99,50 +93,44 @@ def objective_of(sets, loss="squared_error", n_outputs=2, token_weights=False, *
     )
 
 
-def check_gradient(objective, rng, step=1e-6):
-    theta = 0.5 * rng.normal(size=objective.layout.size)
-    _, grad = objective.value_and_grad(theta)
-    for name, part in objective.layout.slices.items():
-        direction = np.zeros_like(theta)
-        direction[part] = rng.normal(size=part.stop - part.start)
-        ahead, behind = (objective.value_and_grad(theta + t * direction)[0] for t in (step, -step))
-        numeric = (ahead - behind) / (2 * step)
-        assert_allclose(grad @ direction, numeric, rtol=1e-6, atol=1e-9, err_msg=name)
+def check(objective, rng):
+    check_gradient(objective, 0.5 * rng.normal(size=objective.layout.size), rng)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("n_outputs", [1, 3])
 def test_gradient_for_every_loss(sets, loss, n_outputs, rng):
-    check_gradient(objective_of(sets, loss, n_outputs), rng)
+    check(objective_of(sets, loss, n_outputs), rng)
 
 
-@pytest.mark.parametrize("mask", [None, *MASKS])
+@pytest.mark.parametrize("mask", MASK_NAMES)
 @pytest.mark.parametrize("score_statistics", [True, False])
 @pytest.mark.parametrize("chunk_bytes", [1, 2**19])
 def test_gradient_for_every_mask(sets, mask, score_statistics, chunk_bytes, rng):
     settings = {"mask": mask, "score_statistics": score_statistics, "chunk_bytes": chunk_bytes}
-    check_gradient(objective_of(sets, **settings), rng)
+    check(objective_of(sets, **settings), rng)
 
 
-@pytest.mark.parametrize("mask", [None, "diagonal"])
+@pytest.mark.parametrize("mask", COUNTING_MASKS)
 def test_gradient_with_token_weights(sets, mask, rng):
-    check_gradient(objective_of(sets, mask=mask, token_weights=True), rng)
+    check(objective_of(sets, mask=mask, token_weights=True), rng)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("mask", [None, *MASKS])
+@pytest.mark.parametrize("mask", MASK_NAMES)
 def test_the_objective_is_a_loop_over_the_tokens_that_are_scored(sets, labels, loss, mask, rng):
     """In the estimator's own words: missing targets, weights of sets, tokens and classes."""
     is_classifier = LOSSES[loss].is_classifier
     y = [a + 1.0 for a in labels]
     y[0][1], y[4][2:5], y[9][:] = np.nan, np.nan, np.nan
     weight = rng.uniform(0.5, 2, size=12)
-    counts = [rng.integers(1, 4, size=n) for n in LENGTHS] if mask in (None, "diagonal") else None
+    is_counting = mask in COUNTING_MASKS
+    counts = [rng.integers(1, 4, size=n) for n in LENGTHS] if is_counting else None
     model = contextualizer(
         loss=loss, mask=mask, class_weight={1.0: 2.0, 2.0: 0.5} if is_classifier else None
     ).fit(RaggedArray.from_list(sets, counts), y, sample_weight=weight)
     params = {name: getattr(model, name + "_") for name in ("W_Q", "W_K", "W_V", "b_V")}
-    total, total_weight, seen, seen_weight = 0.0, 0.0, [], []
+    truth, raw, seen_weight = [], [], []
     for i, x in enumerate(sets):
         x = (x - model.token_mean_) / model.token_scale_
         w = np.ones(len(x)) if counts is None else counts[i]
@@ -151,30 +139,12 @@ def test_the_objective_is_a_loop_over_the_tokens_that_are_scored(sets, labels, l
             if np.isnan(y[i][j]):
                 continue
             at = weight[i] * w[j]
-            raw = float(model.coef_[0] @ z + model.intercept_[0])
-            if is_classifier:
-                at *= {1.0: 2.0, 2.0: 0.5}[y[i][j]]
-                total += at * (np.logaddexp(0, raw) - (y[i][j] == 2) * raw)
-            elif loss == "poisson":
-                total += at * (y[i][j] * np.log(y[i][j]) - y[i][j] * raw - y[i][j] + np.exp(raw))
-            elif loss == "gamma":
-                total += at * (raw - np.log(y[i][j]) + y[i][j] * np.exp(-raw) - 1)
-            seen.append((y[i][j], raw))
-            seen_weight.append(at)
-            total_weight += at
-    spread = 1.0
-    if loss in ("squared_error", "huber"):
-        truth, raw = np.transpose(seen)
-        mean = np.average(truth, weights=seen_weight)
-        spread = np.sqrt(np.average((truth - mean) ** 2, weights=seen_weight))
-        error = np.abs(truth - raw) / spread
-        half = error**2 / 2
-        if loss == "huber":
-            half = np.where(error > 1.35, 1.35 * (error - 1.35 / 2), half)
-        total = np.sum(half * seen_weight)
-    learned = (*(params[name] for name in ("W_Q", "W_K", "W_V")), model.coef_ / spread)
-    penalty = 0.1 / 2 * sum(np.sum(a**2) for a in learned)
-    assert_allclose(model.loss_, total / total_weight + penalty, rtol=1e-10)
+            truth.append([y[i][j]])
+            raw.append(model.coef_ @ z + model.intercept_)
+            seen_weight.append(at * ({1.0: 2.0, 2.0: 0.5}[y[i][j]] if is_classifier else 1))
+    truth = np.ravel(truth).astype(int) - 1 if is_classifier else np.array(truth)
+    value = penalised_loss(model, LOSSES[loss](), np.array(raw), truth, np.array(seen_weight))
+    assert_allclose(model.loss_, value, rtol=1e-10)
 
 
 # What y may be
@@ -379,7 +349,7 @@ def test_integer_weights_equal_repeated_sets(sets, labels, loss, rng):
 
 
 @pytest.mark.parametrize("class_weight", [None, "balanced"])
-@pytest.mark.parametrize("mask", [None, "diagonal"])
+@pytest.mark.parametrize("mask", COUNTING_MASKS)
 def test_integer_token_weights_equal_repeated_tokens(sets, labels, mask, class_weight, rng):
     counts = [rng.integers(1, 4, size=n) for n in LENGTHS]
     model = classifier(mask=mask, class_weight=class_weight)
