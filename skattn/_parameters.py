@@ -18,11 +18,15 @@ LAYER = ("shapes", "init_params", "n_features_out", "forward", "backward")
 MASK = ("allowed", "attends_to", "weights_are_copies", "sees_all", "only_self")
 
 
-def checked(estimator):
-    """The parameters of an estimator, numbers as Python's own; each is refused by its name."""
+def checked(estimator, own=None):
+    """The parameters of an estimator, numbers as Python's own; each is refused by its name.
+
+    `own` has the checks of parameters that this estimator alone has, by name.
+    """
+    checks = CHECKS | (own or {})
     return SimpleNamespace(
         **{
-            name: CHECKS[name](name, value) if name in CHECKS else value
+            name: checks[name](name, value) if name in checks else value
             for name, value in estimator.get_params(deep=False).items()
         }
     )
@@ -53,6 +57,14 @@ def number(least=0.0):
         return float(value)
 
     return check
+
+
+def positive(name, value):
+    """A check for finite numbers above 0."""
+    value = number()(name, value)
+    if value == 0:
+        raise ValueError(f"{name} must be above 0, but is 0.")
+    return value
 
 
 def optional(check):

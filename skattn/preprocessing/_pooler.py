@@ -4,8 +4,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .._input import EMPTY, read_sets, refuse_empty_sets
+from .._input import read_sets, refuse_empty_sets
 from .._output import RaggedOutputMixin
+from .._parameters import checked
 from .._sets import Sets
 from ..pooling import MaxPooling, MeanPooling, StatsPooling, SumPooling
 from ..ragged import RaggedArray
@@ -222,8 +223,7 @@ class SetPooler(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
                 raise ValueError(f"statistics has {statistic!r}, but each must be one of {known}.")
         if len(set(self.statistics)) < len(self.statistics):
             raise ValueError(f"statistics has an entry twice: {self.statistics!r}.")
-        if not isinstance(self.empty, str) or self.empty not in EMPTY:
-            raise ValueError(f"empty must be one of {list(EMPTY)}, but is {self.empty!r}.")
+        checked(self)
 
     def _read(self, X, *, reset):
         """The sets, checked, without the tokens of weight 0."""

@@ -1,6 +1,6 @@
 """Positions of tokens, encoded in their vectors."""
 
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin
@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._input import read_sets
 from .._output import RaggedOutputMixin
+from .._parameters import checked, integer, one_of, optional, positive
 from ..containers import is_pandas, is_table
 from ..ragged import RaggedArray
 from ._names import of_token_features
@@ -26,6 +27,12 @@ def sinusoidal(positions, n_features, max_period):
 
 
 ENCODINGS = {"sinusoidal": sinusoidal}
+CHECKS = {
+    "kind": one_of(ENCODINGS),
+    "mode": one_of(MODES),
+    "n_features": optional(integer(1)),
+    "max_period": positive,
+}
 
 
 class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
@@ -235,20 +242,7 @@ class PositionalEncoder(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
 
     def _check_parameters(self):
         """Raise an error that names an invalid parameter."""
-        if not isinstance(self.kind, str) or self.kind not in ENCODINGS:
-            raise ValueError(f"kind must be one of {list(ENCODINGS)}, but is {self.kind!r}.")
-        if not isinstance(self.mode, str) or self.mode not in MODES:
-            raise ValueError(f"mode must be one of {list(MODES)}, but is {self.mode!r}.")
-        if self.n_features is not None and (
-            not _is_integer(self.n_features) or self.n_features < 1
-        ):
-            raise ValueError(
-                f"n_features must be an integer of 1 or more, or None, but is {self.n_features!r}."
-            )
-        if not isinstance(self.max_period, Real) or not 0 < self.max_period < np.inf:
-            raise ValueError(
-                f"max_period must be a finite number above 0, but is {self.max_period!r}."
-            )
+        checked(self, CHECKS)
         if self.position is None and self.drop_position:
             raise ValueError("drop_position=True needs a column to drop: give position.")
 
