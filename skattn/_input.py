@@ -9,6 +9,7 @@ from ._sets import Sets
 from .containers import as_ragged, is_table
 from .masks import mask_of
 from .pairs import RaggedPair
+from .ragged import RaggedArray
 
 EMPTY = ("zeros", "nan", "error")  # what may become of a set without tokens
 
@@ -125,23 +126,25 @@ def ready(sets, mask, settings):
 
     `settings` has the parameters `mask` and `empty` as the user gave them.
     """
-    sets = sets.map(lambda side: side.drop_zero_weights())
+    sets = sets.map(RaggedArray.drop_zero_weights)
+    if settings.empty == "error":
+        refuse_empty_sets(sets)
+    fits_context = mask.sees_all or not sets.has_context
+    fits_weights = mask.weights_are_copies or sets.queries.weights is None
+    if fits_context and fits_weights:
+        return sets
     what, instead = f"mask={settings.mask!r}", "choose mask=None"
     if mask != mask_of(settings.mask):
         what, instead = "loss='reconstruction'", "give y, and a loss that takes it"
-    if sets.has_context and not mask.sees_all:
+    if not fits_context:
         raise ValueError(
             f"{what} is about the tokens of one set, but X brings a context, to all of which "
             f"every token attends: {instead}."
         )
-    if sets.queries.weights is not None and not mask.weights_are_copies:
-        raise ValueError(
-            f"Token weights other than 0 and 1 have no meaning with {what}: "
-            "which copy of a token would see which? Repeat the tokens instead."
-        )
-    if settings.empty == "error":
-        refuse_empty_sets(sets)
-    return sets
+    raise ValueError(
+        f"Token weights other than 0 and 1 have no meaning with {what}: "
+        "which copy of a token would see which? Repeat the tokens instead."
+    )
 
 
 def refuse_empty_sets(sets):

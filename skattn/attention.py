@@ -370,8 +370,10 @@ class Attention:
             np.matmul(left.swapaxes(1, 2), right, out=S.swapaxes(1, 2))
         if block.log2_weights is not None:
             S += block.log2_weights[:, None, None, :]
+        if self.mask.sees_all:
+            return S, None
         allowed = self.mask.allowed(np.arange(rows.start, rows.stop)[:, None], np.arange(m))
-        return S, None if allowed is None else allowed[:, None, :]
+        return S, allowed[:, None, :]
 
     def _weights(self, folded, block, left, right, rows):
         """Unnormalised weights of some query rows: U = 2^(S - shift), and what they sum to.
