@@ -203,6 +203,12 @@ def test_a_long_function_would_be_seen(tmp_path):
         test_no_function_is_long(path)
 
 
+def test_the_contextualizer_is_short():
+    """It says how a fit goes; sets, tasks, layers and starts have modules of their own."""
+    lines = (PACKAGE / "contextualizer.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 600
+
+
 # What is chosen from a table is known to others by its properties alone.
 TABLES = {"losses": LOSSES, "masks": {**MASKS, None: NoMask}, "pooling": POOLINGS}
 CONCRETE = {kind.__name__: home for home, table in TABLES.items() for kind in table.values()}

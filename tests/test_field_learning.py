@@ -96,7 +96,7 @@ def test_f20_the_iteration_limit_asks_for_more_iterations(sets, labels, objectiv
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_f20_an_abnormal_stop_gives_other_advice(sets, labels, pooling):
     """No gradient is ever below 1e-30: the line search gives up before the limit."""
-    est = small(tol=1e-30, max_iter=20_000, pooling=pooling)
+    est = small(tol=1e-30, max_iter=4_000, pooling=pooling)
     (text,) = convergence_warnings(lambda: est.fit(sets, labels))
     assert est.n_iter_ < est.max_iter
     assert not est.converged_
