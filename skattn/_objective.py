@@ -96,7 +96,7 @@ class Objective:
         attention = network.attention
         self.held = {name: np.zeros(shapes[name]) for name in attention.held}
         self.held |= held or {}
-        if {"W_Q", "W_K"} <= self.held.keys():
+        if self.held.keys() >= set(attention.of_scores):
             network = replace(network, attention=replace(attention, learns_scores=False))
         self.network, self.loss = network, loss
         self.layout = ParameterLayout(

@@ -117,7 +117,7 @@ class Task:
     loss: object = None
     per_token: bool = False
 
-    held = ()  # parameters of attention that are not learned, beside its own
+    learns_scores = True  # or the parameters of the scores stay where they start
 
     @classmethod
     def mask(cls, mask):
@@ -263,7 +263,7 @@ class ReconstructionTask(Task):
     loss: object = ReconstructionError()
     per_token: bool = True
 
-    held = ("W_Q", "W_K")
+    learns_scores = False
 
     @classmethod
     def code(cls, estimator, scored, settings):

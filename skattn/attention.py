@@ -225,6 +225,7 @@ class Attention:
     chunk_bytes: int = 2**19
 
     held: ClassVar[tuple] = ("b_V",)  # parameters that stay where they start
+    of_scores: ClassVar[tuple] = ("W_Q", "W_K")  # parameters of the scores
 
     def __post_init__(self):
         object.__setattr__(self, "mask", mask_of(self.mask))

@@ -288,7 +288,7 @@ class AttentionContextualizer(
     _learns_without_y = True
 
     def __sklearn_is_fitted__(self):
-        return hasattr(self, "W_Q_")
+        return hasattr(self, "_layers_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -327,7 +327,7 @@ class AttentionContextualizer(
             Fitted.
         """
         settings = self._checked()
-        last = copy(self) if settings.warm_start and hasattr(self, "W_Q_") else None
+        last = copy(self) if settings.warm_start and hasattr(self, "_layers_") else None
         return self._fit(X, y, sample_weight, settings, last)
 
     def _fit(self, X, y, sample_weight, settings, last=None):
@@ -354,7 +354,8 @@ class AttentionContextualizer(
             as_task(self, lambda _: become(self, model._stored(task, start)), 0, told)
             return self
         seen = task.network(network)
-        held = {name: start[name] for name in (*seen.attention.held, *task.held)}
+        names = seen.attention.held + (() if task.learns_scores else seen.attention.of_scores)
+        held = {name: start[name] for name in names}
         y = task.coded(scored.y, network.scalers[0])
         sets = scored.sampled(seen.attention.mask, settings.max_tokens, rng)
         objective = Objective(
@@ -500,7 +501,7 @@ class AttentionContextualizer(
         ndarray of shape (n_samples, n_features_out) or RaggedArray
             Float32 for float32 tokens, else float64. O(sum n_i^2) time.
         """
-        if not hasattr(self, "W_Q_"):
+        if not hasattr(self, "_layers_"):
             check_is_fitted(self)  # raises, at some cost
         sets, pooling = self._read(X), self._layers_[1]
         out = self._outputs(sets, pooling)

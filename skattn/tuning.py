@@ -240,8 +240,10 @@ class AttentionContextualizerCV(AttentionContextualizer):
 
     def _predictor(self, y):
         """The model with its head, for the folds."""
-        name = self._loss_for(y) if self.loss == "auto" else self.loss
-        kind = AttentionClassifier if LOSSES[name].is_classifier else AttentionRegressor
+        loss = self.loss
+        if isinstance(loss, str):
+            loss = LOSSES[self._loss_for(y) if loss == "auto" else loss]
+        kind = AttentionClassifier if loss.is_classifier else AttentionRegressor
         own = inspect.signature(kind.__init__).parameters
         params = {name: value for name, value in self.get_params(deep=False).items() if name in own}
         return kind(**params | {"n_jobs": None, "verbose": 0})

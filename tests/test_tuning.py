@@ -18,6 +18,7 @@ from skattn import (
     RaggedArray,
 )
 from skattn.datasets import make_lookup
+from skattn.losses import HuberLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SMALL = {"n_heads": 2, "d_k": 2, "d_v": 2, "max_iter": 5, "random_state": 0}
@@ -224,3 +225,13 @@ def test_it_is_a_scikit_learn_estimator(sets):
     search.fit(sets, np.arange(24) % 2)
     names = search.best_estimator_[0].get_feature_names_out()
     assert names[0] == "attentioncontextualizercv0"
+
+
+def test_the_loss_may_be_an_instance():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(n, 2)) for n in rng.integers(1, 5, size=30)]
+    y = np.array([tokens.sum() for tokens in X])
+    search = AttentionContextualizerCV(
+        alphas=(1e-2, 1e-1), cv=2, loss=HuberLoss(delta=2.0), n_heads=1, max_iter=5, tol=None
+    )
+    assert search.fit(X, y).alpha_ in (1e-2, 1e-1)
