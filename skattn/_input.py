@@ -5,6 +5,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from ._arrays import short
+from ._frames import is_frame, names_of
 from ._sets import Sets
 from .containers import as_ragged, is_table
 from .masks import mask_of
@@ -70,13 +71,12 @@ def as_sets(X, estimator):
         return RaggedPair(X.queries, X.context)  # checks what may have changed since
     if name is None:
         return as_ragged(X, estimator=estimator)
-    columns = X.schema.names if hasattr(X, "num_columns") else getattr(X, "columns", None)
-    if columns is None:  # neither of Arrow nor of pandas or polars
+    if not is_frame(X):
         raise TypeError(
             f"context={name!r} names a column, but X is of type {type(X).__name__}: give a frame "
             "with this column and one of sets, or a RaggedPair(queries, context)."
         )
-    columns = list(columns)
+    columns = names_of(X)
     if columns.count(name) != 1 or len(columns) != 2:
         raise ValueError(
             f"X has the columns {columns}, but must have two: {name!r}, which context names, and "

@@ -197,6 +197,7 @@ class RaggedPair:
 
 def _equal(index, other):
     """Whether two indices have the same labels in the same order."""
-    if hasattr(index, "equals") and hasattr(other, "equals"):  # of pandas
+    kinds = {getattr(side, "dtype", None) for side in (index, other)}
+    if len(kinds) == 1 and hasattr(index, "equals") and hasattr(other, "equals"):  # of pandas
         return index.equals(other)
-    return list(index) == list(other)
+    return list(index) == list(other)  # Python compares integers and floats exactly

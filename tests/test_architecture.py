@@ -66,7 +66,7 @@ ONLY = {
     "_persistence": set(),
     "_parallel": {"_runtime"},
     "_callbacks": {"solvers"},
-    "_input": {"_arrays", "containers", "masks", "pairs", "ragged", "_sets"},
+    "_input": {"_arrays", "_frames", "containers", "masks", "pairs", "ragged", "_sets"},
     "_targets": {"_input", "ragged", "_arrays", "_frames"},
     "_output": {"containers", "pairs", "ragged", "_persistence", "_sets"},
     "_sets": {"pairs", "ragged"},

@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, train_test_split
@@ -117,6 +118,14 @@ def test_columns_of_a_frame_are_read():
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pd.DataFrame({"query": QUERIES, "context": CONTEXT})
     same(RaggedPair(frame["query"], frame["context"]), range(4))
+
+
+def test_indices_of_integers_and_floats_are_compared_exactly():
+    queries = pd.Series([np.ones((1, 1))], index=[2**53 + 1])
+    context = pd.Series([np.ones((1, 1))], index=[float(2**53)])
+    with pytest.raises(ValueError, match="not that of the queries"):
+        RaggedPair(queries, context)
+    assert len(RaggedPair(queries.set_axis([1]), context.set_axis([1.0]))) == 1
 
 
 def test_sides_with_different_indices_are_refused():
