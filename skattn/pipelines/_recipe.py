@@ -174,7 +174,7 @@ def member_shares(stack):
     >>> y = [np.sin(tokens).mean() for tokens in X]
     >>> model = set_pipeline("regressor", members=["kernel_mean_1", "statistics_forest"])
     >>> shares = member_shares(model.fit(X, y))
-    >>> shares.index.tolist(), round(shares.sum(), 6)
+    >>> shares.index.tolist(), float(shares.sum().round(6))
     (['statistics_forest', 'kernel_mean_1'], 1.0)
     """
     mixture = getattr(stack, "final_estimator_", None)
