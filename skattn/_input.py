@@ -1,4 +1,4 @@
-"""What every estimator of sets does with its input: read, check, take note of names."""
+"""Input of the estimators of sets: read it, check it, note the names."""
 
 import numpy as np
 from sklearn.utils import check_array
@@ -8,15 +8,15 @@ from ._arrays import short
 from ._frames import is_frame, names_of
 from ._sets import Sets
 from .containers import as_ragged, is_table
-from .masks import mask_of
+from .masks import MASKS
 from .pairs import RaggedPair
 from .ragged import RaggedArray
 
-EMPTY = ("zeros", "nan", "error")  # what may become of a set without tokens
+EMPTY = ("zeros", "nan", "error")  # choices for a set without tokens
 
 
 def read_sets(estimator, X, *, reset, name="X"):
-    """The sets of X, the number of features and their names checked, or noted with `reset`."""
+    """The sets of X; number and names of features are checked, or noted with `reset`."""
     ragged = as_ragged(X, estimator=estimator)
     if reset and len(ragged) == 0:
         raise ValueError(
@@ -45,7 +45,7 @@ def read_sets(estimator, X, *, reset, name="X"):
 
 
 def _of_width(ragged, expected, name, estimator):
-    """The sets, refused where their tokens are not of the width that is expected, or of none."""
+    """The sets; raises if their tokens do not have the expected width, or have width 0."""
     if expected == 0 and len(ragged):
         raise ValueError(
             f"Found tokens with 0 feature(s) (shape=({ragged.n_tokens}, 0)) while a minimum of 1 "
@@ -58,17 +58,18 @@ def _of_width(ragged, expected, name, estimator):
             f"{name} has {ragged.n_features} features, but {type(estimator).__name__} is expecting "
             f"{expected} features as input."
         )
-    return ragged.with_values(np.empty((0, expected)))  # nothing but []
+    return ragged.with_values(np.empty((0, expected)))  # only empty sets
 
 
 def as_sets(X, estimator):
-    """X read as a RaggedArray, or as a RaggedPair where it brings a context.
+    """X as a RaggedArray, or as a RaggedPair if it has contexts.
 
-    That is a RaggedPair, or a frame of two columns of which the estimator's `context` names one.
+    X has contexts if it is a RaggedPair, or a frame of two columns if the estimator's `context`
+    names one of them.
     """
     name = estimator.context
     if isinstance(X, RaggedPair):
-        return RaggedPair(X.queries, X.context)  # checks what may have changed since
+        return RaggedPair(X.queries, X.context)  # checks again: arrays may have changed
     if name is None:
         return as_ragged(X, estimator=estimator)
     if not is_frame(X):
@@ -80,14 +81,14 @@ def as_sets(X, estimator):
     if columns.count(name) != 1 or len(columns) != 2:
         raise ValueError(
             f"X has the columns {columns}, but must have two: {name!r}, which context names, and "
-            "that of the sets which attend to it."
+            "one with the sets that attend to it."
         )
     (other,) = (column for column in columns if column != name)
     return RaggedPair(X[other], X[name])
 
 
 def read_sets_in_context(estimator, X, *, reset):
-    """As `read_sets`, with the keys of each set: Sets, both sides checked."""
+    """Like `read_sets`, but returns Sets: with the keys of each set, both sides checked."""
     if not isinstance(X, RaggedPair) and estimator.context is None:
         _check_kind(estimator, None, reset)
         return Sets.of(read_sets(estimator, X, reset=reset))
@@ -101,7 +102,7 @@ def read_sets_in_context(estimator, X, *, reset):
 
 
 def _check_kind(estimator, n_context_features, reset):
-    """Note with `reset` whether there is a context, and how wide; else refuse another kind."""
+    """Note with `reset` whether X has contexts, and their width; else refuse a change of kind."""
     name = type(estimator).__name__
     had_context = hasattr(estimator, "n_context_features_in_")
     if reset:
@@ -116,7 +117,7 @@ def _check_kind(estimator, n_context_features, reset):
         )
     elif not had_context and n_context_features is not None:
         raise TypeError(
-            f"X brings a context, but this {name} was fitted on sets that attend to themselves: "
+            f"X has contexts, but this {name} was fitted on sets that attend to themselves: "
             "give the sets alone."
         )
 
@@ -133,22 +134,23 @@ def ready(sets, mask, settings):
     fits_weights = mask.weights_are_copies or sets.queries.weights is None
     if fits_context and fits_weights:
         return sets
-    what, instead = f"mask={settings.mask!r}", "choose mask=None"
-    if mask != mask_of(settings.mask):
+    name = next((name for name, kind in MASKS.items() if type(mask) is kind), mask)
+    what, instead = f"mask={name!r}", "choose mask=None"
+    if settings.mask is None and name == "exclude_self":
         what, instead = "loss='reconstruction'", "give y, and a loss that takes it"
     if not fits_context:
         raise ValueError(
-            f"{what} is about the tokens of one set, but X brings a context, to all of which "
-            f"every token attends: {instead}."
+            f"{what} applies to the tokens of one set, but X has contexts, and every token "
+            f"attends to all of its context: {instead}."
         )
     raise ValueError(
-        f"Token weights other than 0 and 1 have no meaning with {what}: "
-        "which copy of a token would see which? Repeat the tokens instead."
+        f"Token weights other than 0 and 1 have no meaning with {what}: the copies of a token "
+        "would attend to different tokens. Repeat the tokens instead."
     )
 
 
 def refuse_empty_sets(sets):
-    """Raise naming the sets that have no tokens, or whose context has none."""
+    """Raise, naming the sets that have no tokens or an empty context."""
     for side, what in zip(sets.sides, ("Sets", "The contexts of sets"), strict=False):
         if not side.lengths.all():
             raise ValueError(
@@ -172,6 +174,6 @@ def check_sample_weight(sample_weight, n_samples):
     if np.any(weight < 0) or not np.any(weight > 0):
         raise ValueError(
             "A weight in sample_weight is negative, or all are zero: the weights must be 0 or "
-            f"more, and one of them above, but run from {weight.min()} to {weight.max()}."
+            f"more, at least one above 0, but run from {weight.min()} to {weight.max()}."
         )
     return weight

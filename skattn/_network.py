@@ -2,8 +2,8 @@
 
     raw_i = pooled_i coef^T + intercept,   pooled_i = pooling(attention((X_i - mean) / scale))
 
-Training, `transform`, the predictors and inspection all walk through it, a chunk of equal-length
-sets at a time.
+Training, `transform`, the predictors and inspection all use it, on one chunk of equal-length sets
+at a time.
 """
 
 import itertools
@@ -19,12 +19,12 @@ from ._runtime import one_blas_thread
 from .attention import Block
 from .ragged import RaggedArray
 
-VALUES_AT_ONCE = 2**16  # that are standardised in place
+VALUES_AT_ONCE = 2**16  # values that are standardised in place at once
 SCALER_BATCH = 2**18  # values whose mean and variance are taken at once
-FEW_TOKENS = 32  # up to so many, nothing is spent on preparing for more
-MANY_TOKENS = 2**12  # from which on threads are worth starting
+FEW_TOKENS = 32  # up to this many, BLAS threads are left as they are
+MANY_TOKENS = 2**12  # above this many, threads are worth starting
 
-WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are handed out at once
+WEIGHTS_LIMIT = 2**30  # bytes of attention weights that are returned at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,9 @@ class TokenScaler:
     def of(cls, tokens, set_weight):
         """The weighted mean and standard deviation of tokens; scale 1 for constant features.
 
-        `set_weight` (n_samples,) is the weight of each token of a set. The numbers are those of
-        scikit-learn's StandardScaler, in a quarter of its time: two passes over batches, in
-        float64, each a product with the weights. A feature is constant if round-off explains its
-        variance.
+        `set_weight` (n_samples,) is the weight of each token of a set. The results are those of
+        scikit-learn's StandardScaler, in a quarter of its time: two passes over batches in float64,
+        each a product with the weights. A feature is constant if round-off explains its variance.
         """
         weight = tokens.repeat(set_weight)
         if tokens.weights is not None:
@@ -64,7 +63,7 @@ class TokenScaler:
         return np.divide(out, self.scale, out=out, casting="same_kind")
 
     def transform_in_place(self, values):
-        """The same in place, some rows at a time: new memory would cost more than the sums."""
+        """The same in place, some rows at a time: allocating memory takes longer than the sums."""
         for rows in gen_batches(len(values), max(1, VALUES_AT_ONCE // values.shape[1])):
             values[rows] = self.transform(values[rows])
 
@@ -95,7 +94,7 @@ class LinearHead:
 
 
 class EachToken:
-    """In the place of a pooling: the head reads every token's own output."""
+    """Takes the place of a pooling if the head reads every token's own output."""
 
     def n_features_out(self, n_features):
         """Columns of the output."""
@@ -121,9 +120,9 @@ class EachToken:
 class Chunk(NamedTuple):
     """A block of b sets of n tokens each.
 
-    `sets` are their positions and `rows` those of their tokens, as slices or indices; weights
-    (b, n) the token weights or None; p (b, n) the token weights of a linear pooling or None;
-    `scored` the rows of the pooled output that the head reads, all where None.
+    `sets` are the positions of the sets and `rows` those of their tokens, as slices or indices;
+    weights (b, n) are the token weights or None; p (b, n) the token weights of a linear pooling or
+    None; `scored` the rows of the pooled output that the head reads, or None for all.
     """
 
     sets: slice | np.ndarray
@@ -135,7 +134,7 @@ class Chunk(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """Parameters as the layers take them: attention's folded, the others by name."""
+    """Parameters for the layers: those of attention folded, the others by name."""
 
     attention: NamedTuple
     params: dict
@@ -148,7 +147,7 @@ class Network:
     Parameters
     ----------
     attention, pooling, head : layers
-        A pooling or head of None is none: then only `tokens`, or `pool`, can be asked for.
+        Pooling and head may be None: without pooling only `tokens` works, without head also `pool`.
     scalers : tuple, default=(None, None)
         A TokenScaler for the tokens and one for their keys; None leaves tokens as they are.
     """
@@ -162,11 +161,20 @@ class Network:
 
     def shapes(self, n_features):
         """Shapes of the parameters by name."""
-        k = self.attention.n_features_out
         shapes = self.attention.shapes(n_features)
-        if self.pooling is not None:
-            shapes |= self.pooling.shapes(k)
-        return shapes if self.head is None else shapes | self.head.shapes(self.n_pooled)
+        layers = [(self.pooling, self.attention.n_features_out)] if self.pooling else []
+        if self.head is not None:
+            layers.append((self.head, self.n_pooled))
+        for layer, k in layers:
+            more = layer.shapes(k)
+            taken = sorted(shapes.keys() & more.keys())
+            if taken:
+                raise ValueError(
+                    f"{type(layer).__name__} names a parameter {taken[0]!r}, but another layer has "
+                    "one of that name: choose another."
+                )
+            shapes |= more
+        return shapes
 
     @property
     def n_pooled(self):
@@ -174,17 +182,17 @@ class Network:
         return self.pooling.n_features_out(self.attention.n_features_out)
 
     def fold(self, params, dtype):
-        """Parameters as the kernels take them, once per evaluation."""
+        """Parameters for the kernels, computed once per evaluation."""
         return Folded(self.attention.fold(params, dtype), params)
 
     # Chunks
 
     def chunks(self, sets, share=(0, 1)):
-        """Cut sets into chunks, tokens standardised, until each set has had its turn.
+        """Cut the sets into chunks of standardised tokens; each set is in one chunk.
 
-        With share = (k, n) every n-th chunk, from chunk k on. Empty sets come too, as blocks of
-        no tokens. Memory of one chunk at a time; none where the sets stand in order of length and
-        nothing is standardised.
+        With share = (k, n) only every n-th chunk, from chunk k on. Empty sets are included, as
+        blocks without tokens. Memory of one chunk at a time; none if the sets are in order of
+        length and are not standardised.
         """
         attention, itemsize = self.attention, sets.dtype.itemsize
         is_linear = hasattr(self.pooling, "token_weights")
@@ -201,7 +209,7 @@ class Network:
             yield Chunk(at, rows, attention.block(X, key_weights, C), weights, p)
 
     def pack(self, sets):
-        """The sets in order of length, standardised, so that chunks are views; and that order."""
+        """The standardised sets in order of length, so that chunks are views; and that order."""
         order = sets.by_length()
         packed = sets.take(order)
         for side, scaler in zip(packed.sides, self.scalers, strict=False):
@@ -210,10 +218,10 @@ class Network:
         return packed, order
 
     def walk(self, sets, params, per, n_columns, of_chunk, n_jobs=None):
-        """What `of_chunk(folded, chunk)` gives of every chunk, in the order of the sets.
+        """Results of `of_chunk(folded, chunk)` for all chunks, in the order of the sets.
 
-        One row of n_columns numbers for each set where `per` is "sets", for each token where it
-        is "rows". In as many threads as `n_jobs` says.
+        One row of n_columns numbers per set if `per` is "sets", per token if it is "rows". Runs in
+        `n_jobs` threads.
         """
         folded = self.fold(params, sets.dtype)
         n_rows = len(sets) if per == "sets" else sets.queries.n_tokens
@@ -235,8 +243,8 @@ class Network:
             raise ValueError(
                 f"The attention weights of these {len(sets)} sets, the longest of "
                 f"{max(n.max(), m.max())} tokens, would take {n_bytes / 1e9:.1f} GB, more than the "
-                f"{WEIGHTS_LIMIT / 1e9:.1f} GB that are handed out at once. Ask for fewer sets at "
-                "a time, or for the part of a long set that matters."
+                f"{WEIGHTS_LIMIT / 1e9:.1f} GB that are returned at once. Give fewer sets at a "
+                "time, or only the part of a long set that matters."
             )
         folded = self.fold(params, sets.dtype).attention
         weights = [None] * len(sets)
@@ -256,8 +264,9 @@ class Network:
     def pool(self, folded, chunk, toward=None):
         """Pooled outputs (b, k) of a chunk and a cache.
 
-        `toward` (k,) is what the gradient of every pooled output will be a multiple of, if it is
-        known: the row of coef, where there is one output. It spares long sets a second sweep.
+        If the gradient of every pooled output will be a multiple of one vector, `toward` (k,) is
+        that vector: the row of coef, if there is only one output. It saves a second sweep over long
+        sets.
         """
         b, n, _ = chunk.block.X.shape
         if n == 0:
@@ -278,7 +287,7 @@ class Network:
         return raw, (cache, pooled.shape, head_cache)
 
     def backward(self, folded, chunk, cache, d_raw):
-        """Gradients given that of the raw predictions: attention's folded, and the others."""
+        """Gradients of attention's folded parameters and of the others, given that of `raw`."""
         cache, shape, head_cache = cache
         d_pooled, grads = self.head.backward(folded.params, head_cache, d_raw)
         if chunk.scored is not None:
@@ -294,9 +303,9 @@ class Network:
         return self.attention.backward(folded.attention, attended, d_out), grads | d_pooling
 
     def token_gradient(self, folded, chunk, d_pooled):
-        """Gradient of the standardised tokens (b, n, d) of a chunk given that of what is pooled.
+        """Gradient of the standardised tokens (b, n, d) of a chunk given that of the output.
 
-        In self-attention. O(b n^2) time.
+        For self-attention only. O(b n^2) time.
         """
         out, attended = self.tokens(folded, chunk)
         _, cache = self.pooling.forward(folded.params, RaggedArray.from_block(out, chunk.weights))
@@ -306,7 +315,7 @@ class Network:
 
 
 def _block(tokens, rows, shape, scaler):
-    """Some rows as a block of token vectors, standardised, and their weights, (b, n) or None."""
+    """A block of standardised token vectors from some rows, and its weights (b, n) or None."""
     is_view = isinstance(rows, slice)
     values = tokens.values[rows] if is_view else np.take(tokens.values, rows, axis=0)
     if scaler is not None:

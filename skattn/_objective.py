@@ -2,17 +2,18 @@
 
     objective = sum_i w_i loss(y_i, raw_i) / sum_i w_i + alpha / 2 * sum |weights|^2
 
-The penalty takes in every learned parameter but the intercept. The bias b_V of the values is held:
-every pooling except the sum hands it on to the intercept, with which it is redundant. With empty
-sets or sums, where it is not, a free bias would leave the objective without a minimum: coef could
-shrink, at a gain, as b_V grows without bound.
+The penalty covers every learned parameter but the intercept. The bias b_V of the values is not
+learned: with every pooling except the sum it acts as a second intercept, so it is redundant. With
+empty sets or sums it is not redundant, but a free b_V would leave the objective without a minimum:
+the penalty would fall for ever as coef shrinks and b_V grows.
 
 With a target per token, i runs over the tokens that have one, and the head reads each token's own
-output in the place of a pooled one.
+output instead of a pooled one.
 """
 
 import itertools
 import math
+import sys
 import time
 import warnings
 from dataclasses import replace
@@ -28,10 +29,11 @@ from .attention import accumulate
 from .ragged import RaggedArray
 from .solvers import minimize
 
-AUTO_TOL, MIN_FALL = 1e-4, 0.05  # of tol="auto": of the gradient, and over 30 iterations
+AUTO_TOL, MIN_FALL = 1e-4, 0.05  # tol="auto": limit of the gradient; least fall over 30 iterations
 LONG_FIT = 180.0  # seconds
 CALLS_PER_ITERATION = 1.1
-MAX_PIECES = 32  # into which the sets of a large fit are cut, for as many processes
+LIBRARIES = (__package__, "scipy", "sklearn", "joblib")
+MAX_PIECES = 32  # the sets of a large fit are cut into at most this many
 WORK_OF_A_PIECE = 1e7  # multiplications, a millisecond or more
 
 
@@ -68,20 +70,20 @@ class Objective:
     sets : Sets
         Training sets, with every token weight positive.
     y : ndarray of shape (n_targets,) or (n_targets, n_outputs)
-        Targets as the loss takes them, one per set, or per token of `rows`.
+        Targets in the form that the loss takes, one per set, or per token of `rows`.
     sample_weight : ndarray of shape (n_targets,)
         Their positive weights.
     network : Network
-        The layers and scalers; its pooling is not used with `rows`.
+        The layers and scalers. With `rows` its pooling is not used.
     loss : loss
-        On the raw predictions.
+        The loss of raw predictions.
     alpha : float
         Strength of the L2 penalty.
     held : dict of ndarray, default=None
-        Parameters that are not learned, nor penalised: those that attention holds, zeros where
-        None. With W_Q and W_K an evaluation takes a quarter less time.
+        Parameters that are neither learned nor penalised. Those that attention always holds are
+        zeros if absent. With W_Q and W_K held an evaluation takes a quarter less time.
     rows : ndarray of shape (n_targets,), default=None
-        The tokens that have a target, rising. None: every set has one.
+        The tokens that have a target, in rising order. None: every set has one target.
     """
 
     def __init__(self, sets, y, sample_weight, network, loss, alpha, held=None, rows=None):
@@ -108,8 +110,8 @@ class Objective:
     def _pieces(self):
         """Cut the chunks into pieces of about equal work.
 
-        The sums over pieces are added in their order, whoever computes them: so the pieces depend
-        on the data alone.
+        The pieces depend on the data alone, and their sums are added in order: the result does not
+        depend on the number of processes.
         """
         d = max(side.n_features for side in self.sets.sides)
         H = self.network.attention.n_heads
@@ -122,13 +124,13 @@ class Objective:
         return [slice(a, b) for a, b in itertools.pairwise(cuts)]
 
     def _chunks(self):
-        """The chunks, each with the slice of the targets that are its own."""
+        """The chunks, each with the slice of its targets."""
         chunks = self.network.chunks(self.sets)
         if self.rows is None:
             return [(chunk, chunk.sets) for chunk in chunks]
         out = []
         for chunk in chunks:
-            first, end = chunk.rows.start, chunk.rows.stop  # of packed sets: slices
+            first, end = chunk.rows.start, chunk.rows.stop  # slices, since the sets are packed
             a, b = np.searchsorted(self.rows, [first, end]).tolist()
             scored = self.rows[a:b] - first if b - a < end - first else None
             out.append((chunk._replace(scored=scored), slice(a, b)))
@@ -136,7 +138,7 @@ class Objective:
 
     def __getstate__(self):
         state = {k: v for k, v in self.__dict__.items() if k != "chunks"}  # views of the sets
-        # layers and losses of a script's or notebook's own go to a worker by value
+        # layers and losses defined in a script or notebook go to a worker by value
         for name in ("network", "loss"):
             state[name] = joblib.wrap_non_picklable_objects(state[name], keep_wrapper=False)
         return state
@@ -151,13 +153,13 @@ class Objective:
     def value_and_grad(self, theta):
         """The objective and its gradient (n_parameters,). O(sum n_i m_i) time.
 
-        A trial step may overflow, without a warning: the solver refuses what is not finite.
+        A trial step may overflow without a warning: the solver refuses values that are not finite.
         """
         return self.combine(theta, self.sums(range(len(self.pieces)), theta))
 
     def sums(self, pieces, theta):
-        """By the number of each of some pieces: its summed loss, gradients of what attention
-        folded, and gradients of the rest.
+        """For each of some pieces, by its number: the summed loss, the gradients of attention's
+        folded parameters, and the gradients of the others.
         """
         params = self.layout.unpack(theta) | self.held
         network, sums = self.network, {}
@@ -199,7 +201,7 @@ class Objective:
 
 
 def minimized(objective, theta0, listener, settings):
-    """Where the minimum is, sought in as many processes as `settings.n_jobs` says."""
+    """Minimise the objective in `settings.n_jobs` processes."""
     with (
         one_blas_thread(),
         spread_over_processes(objective, settings.n_jobs) as value_and_grad,
@@ -215,19 +217,27 @@ def minimized(objective, theta0, listener, settings):
         )
 
 
+def _level_outside():
+    """The `stacklevel` of the caller's first frame outside the libraries."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in LIBRARIES:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def tolerance(settings):
     """The largest entry of the gradient at which a fit has converged."""
     return AUTO_TOL if settings.tol == "auto" else settings.tol or 0.0
 
 
 class LongFitWarning(UserWarning):
-    """A fit will take minutes; the message says how many, and what to turn."""
+    """A fit will take minutes; the message states how many, and how to shorten it."""
 
 
 def _timed(value_and_grad, settings):
-    """The function, which warns after its second call if all iterations will take minutes.
+    """The function, with a warning after its second call if the fit will take minutes.
 
-    The first call may start processes, and touches new memory.
+    The first call is slower: it may start processes, and it allocates memory.
     """
     seconds = []
 
@@ -244,7 +254,7 @@ def _timed(value_and_grad, settings):
                 f"{min(seconds):.2g} s. Fewer tokens (max_tokens), fewer iterations (max_iter), "
                 "fewer heads (n_heads), float32 tokens or more processes (n_jobs) make it shorter.",
                 LongFitWarning,
-                stacklevel=12,
+                stacklevel=_level_outside(),
             )
         return out
 
@@ -252,7 +262,7 @@ def _timed(value_and_grad, settings):
 
 
 def warn_unless_converged(name, result, settings):
-    """Warn of a fit that did not end as the user asked."""
+    """Warn of a fit that did not converge, unless the user asked for a fixed budget."""
     is_as_asked = (
         settings.max_iter == 0
         or result.reason == "callback"
@@ -269,15 +279,15 @@ def warn_unless_converged(name, result, settings):
 
 
 def _in_memory(side):
-    """The same sets as plain arrays, which are faster than those a worker maps from a file."""
+    """The same sets as plain arrays, faster than the memory-mapped arrays of a worker."""
     weights = None if side.weights is None else np.asarray(side.weights)
     return RaggedArray._trusted(np.asarray(side.values), np.asarray(side.offsets), weights)
 
 
 def _packed_rows(rows, tokens, order):
-    """Where tokens `rows` stand, rising, when their sets are in the given order.
+    """Positions of the tokens `rows`, in rising order, after the sets are put in `order`.
 
-    Also which of `rows` stands at each place. O(n_tokens).
+    Also which of `rows` is at each position. O(n_tokens).
     """
     number = np.full((tokens.n_tokens, 1), -1)
     number[rows, 0] = np.arange(len(rows))

@@ -1,4 +1,4 @@
-"""Constructor parameters of the estimators: one table of what each may be."""
+"""Constructor parameters of the estimators: one table of checks."""
 
 from types import SimpleNamespace
 
@@ -19,9 +19,10 @@ MASK = ("allowed", "attends_to", "weights_are_copies", "sees_all", "only_self")
 
 
 def checked(estimator, own=None):
-    """The parameters of an estimator, numbers as Python's own; each is refused by its name.
+    """The checked parameters of an estimator, with numbers as Python numbers.
 
-    `own` has the checks of parameters that this estimator alone has, by name.
+    `own` has the checks of parameters that only this estimator has, by name. A message names the
+    parameter that it refuses.
     """
     checks = CHECKS | (own or {})
     return SimpleNamespace(
@@ -49,7 +50,8 @@ def number(least=0.0):
     """A check for finite numbers of `least` or more."""
 
     def check(name, value):
-        if not isinstance(value, (int, float, np.integer, np.floating)):
+        kinds = (int, float, np.integer, np.floating)
+        if not isinstance(value, kinds) or isinstance(value, bool):
             raise TypeError(f"{name} must be a number, but is {value!r}.")
         if not np.isfinite(value) or value < least:
             bound = "" if least == -np.inf else f" and {least:g} or more"
@@ -68,7 +70,7 @@ def positive(name, value):
 
 
 def optional(check):
-    """The same check, which lets None pass."""
+    """The same check, but None is allowed."""
     return lambda name, value: None if value is None else check(name, value)
 
 
@@ -81,15 +83,15 @@ def flag(name, value):
 
 def jobs(name, value):
     """A check for numbers of jobs."""
-    if not isinstance(value, (int, np.integer)):
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise TypeError(f"{name} must be None or an integer, but is {value!r}.")
     if value == 0:
-        raise ValueError(f"{name} must not be 0: it is None, a number of jobs, or -1 for all.")
+        raise ValueError(f"{name} must not be 0: give None, a number of jobs, or -1 for all cores.")
     return int(value)
 
 
 def one_of(table, methods=(), what="instance", also=()):
-    """A check for a name of a table, or an instance with all of some methods."""
+    """A check for a name in a table, or for an instance that has all `methods`."""
 
     def check(name, value):
         names = [*also, *table]  # rows may be added to the table
@@ -113,7 +115,7 @@ def one_of(table, methods=(), what="instance", also=()):
 
 
 def loss(name, value):
-    """A check for losses; a loss of numbers also checks targets and inverts its link."""
+    """A check for losses; a loss of numbers also needs `check` and `inverse_link`."""
     methods = LOSS if getattr(value, "is_classifier", False) else LOSS_OF_NUMBERS
     return one_of(("auto", *LOSSES, RECONSTRUCTION), methods, "loss")(name, value)
 
@@ -126,7 +128,7 @@ def tol(name, value):
 
 
 def start(name, value):
-    """A check for where to start: a name, or arrays by name."""
+    """A check for starting values: a name, or arrays by name."""
     if isinstance(value, str):
         return one_of(INITS)(name, value)
     if not isinstance(value, dict):

@@ -7,6 +7,7 @@ from importlib import import_module
 from sklearn.exceptions import InconsistentVersionWarning
 
 STAMP = "_skattn_version"
+FITTED = "_fitted_names"  # of the attributes that the last fit has set
 
 
 class OtherVersionWarning(InconsistentVersionWarning):
@@ -49,13 +50,15 @@ def _version():
 
 
 def unfitted(estimator):
-    """A copy of an estimator without its fitted attributes, which end in an underscore."""
+    """A copy of an estimator without the attributes that `become` has given it."""
     model = copy(estimator)
-    model.__dict__ = {name: value for name, value in vars(model).items() if name[-1] != "_"}
+    fitted = vars(model).get(FITTED, ())
+    model.__dict__ = {name: value for name, value in vars(model).items() if name not in fitted}
     return model
 
 
 def become(estimator, state):
-    """Give an estimator the fitted attributes of a state, all at once."""
-    fitted = {name: value for name, value in state.items() if name[-1] == "_"}
-    estimator.__dict__ = vars(unfitted(estimator)) | fitted
+    """Give an estimator the fitted attributes of a state, which end in _, all at once."""
+    before = vars(unfitted(estimator))
+    fitted = {name: x for name, x in state.items() if name[-1] == "_" and name not in before}
+    estimator.__dict__ = before | fitted | {FITTED: tuple(fitted)}

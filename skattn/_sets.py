@@ -1,4 +1,4 @@
-"""Sets with their keys: what every layer of attention reads."""
+"""Sets with their keys: the input of every layer of attention."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,7 @@ class Sets:
 
     @property
     def sides(self):
-        """The collections that there are: one, or two with a context."""
+        """The queries, and with a context also the keys."""
         return (self.queries, self.keys) if self.has_context else (self.queries,)
 
     @property
@@ -48,7 +48,7 @@ class Sets:
         return len(self.queries)
 
     def as_data(self):
-        """The sets as an estimator is given them: a RaggedArray or a RaggedPair."""
+        """The sets as input of an estimator: a RaggedArray or a RaggedPair."""
         return RaggedPair._trusted(self.queries, self.keys) if self.has_context else self.queries
 
     def map(self, change):
@@ -63,32 +63,32 @@ class Sets:
     def sampled(self, max_tokens, rng):
         """The sets with at most `max_tokens` tokens, and keys, of each.
 
-        A set of n tokens is represented by max_tokens of them, drawn without replacement and in
-        order, each with n / max_tokens times its weight.
+        From a set of n > max_tokens tokens, max_tokens are drawn without replacement. They keep
+        their order, and each has n / max_tokens times its weight.
         """
         return self.map(lambda side: _sampled(side, max_tokens, rng))
 
     def by_length(self):
-        """Positions of the sets, few tokens first, then few keys: ndarray (n_samples,)."""
+        """Positions of the sets (n_samples,), by number of tokens, then by number of keys."""
         if not self.has_context:
             return np.argsort(self.queries.lengths, kind="stable")
         return np.lexsort((self.keys.lengths, self.queries.lengths))
 
     def equal_length_chunks(self, sets_at_once):
-        """Positions of sets with the same numbers of tokens and keys, few first.
+        """Positions of sets with the same numbers of tokens and keys, smallest first.
 
         Parameters
         ----------
         sets_at_once : callable
-            ``sets_at_once(n, m)`` is how many sets of n tokens and m keys one chunk may hold.
+            ``sets_at_once(n, m)`` is how many sets of n tokens and m keys fit in one chunk.
 
         Yields
         ------
         sets : slice or ndarray of int of shape (b,)
-            Positions of b sets; slices where the sets stand in order of length, so that taking
-            them copies nothing.
+            Positions of b sets; a slice if the sets are in order of length, so that taking them
+            copies nothing.
         rows, key_rows : slice or ndarray of int, of shape (b * n,) and (b * m,)
-            Rows of the values that hold their tokens and keys; one object in self-attention.
+            Rows of the values that hold their tokens and keys; the same object in self-attention.
         shape, key_shape : tuple of int
             ``(b, n)`` and ``(b, m)``.
         """
@@ -117,7 +117,7 @@ class Sets:
 
 
 def _sampled(side, max_tokens, rng):
-    """At most `max_tokens` tokens of each set, weighted so that they stand for all."""
+    """At most `max_tokens` tokens of each set, weighted to represent all."""
     lengths = side.lengths
     if not len(side) or lengths.max() <= max_tokens:
         return side
@@ -132,7 +132,7 @@ def _sampled(side, max_tokens, rng):
 
 
 def _rows(ragged, sets, n):
-    """Rows of the values that hold sets of n tokens; a slice where the sets are one."""
+    """Rows of the values that hold sets of n tokens; a slice if `sets` is a slice."""
     if isinstance(sets, slice):
         return slice(int(ragged.offsets[sets.start]), int(ragged.offsets[sets.stop]))
     return (ragged.offsets[sets][:, None] + np.arange(n)).ravel()

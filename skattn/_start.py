@@ -1,10 +1,10 @@
-"""Where a fit starts: drawn, as the user says, or from the fit before."""
+"""Starting values of a fit: drawn, given by the user, or from the fit before."""
 
 import numpy as np
 
 
 def start_of_layers(network, n_features, init, rng, last=None):
-    """Parameters of attention and pooling; `last` is the fitted estimator to go on from."""
+    """Parameters of attention and pooling; `last` is the fitted estimator to continue from."""
     attention = network.attention
     shapes = attention.shapes(n_features)
     named = {} if isinstance(init, str) else init
@@ -13,7 +13,7 @@ def start_of_layers(network, n_features, init, rng, last=None):
         named = {name: getattr(last, name + "_") for name in shapes}
     for name, array in named.items():
         if name not in shapes:
-            raise ValueError(f"init has an array {name!r}, but must name {list(shapes)}.")
+            raise ValueError(f"init has an array {name!r}, but may only name {list(shapes)}.")
         array = np.asarray(array)
         if array.dtype.kind not in "fiub" or not np.isfinite(array).all():
             raise ValueError(f"{name} to start from must hold finite real numbers.")
@@ -34,7 +34,7 @@ def start_of_layers(network, n_features, init, rng, last=None):
 
 
 def start_of_head(objective, task, rng, last=None):
-    """Parameters of the head as the fit learns them."""
+    """Starting values of the head, in the units that the fit learns."""
     shape = objective.layout.shapes["coef"]
     if last is not None and hasattr(last, "classes_") and "classes_" in task.fitted():
         classes = task.fitted()["classes_"]

@@ -1,7 +1,7 @@
 """Tasks: what a fit predicts, which sets and tokens count in it, and in which units.
 
-A task is a frozen value that the fitted estimator keeps: class labels, numbers, the tokens
-themselves, or nothing. `code` turns targets as given into targets as the loss takes them.
+A task is a frozen value that the fitted estimator keeps. It predicts class labels, numbers, the
+tokens themselves, or nothing. `code` turns the user's targets into the form that the loss takes.
 """
 
 import warnings
@@ -28,9 +28,9 @@ RECONSTRUCTION = "reconstruction"
 class Scored(NamedTuple):
     """The sets that count in a fit, and the targets that are scored.
 
-    y are the targets, or None; weight (n_targets,) their weights. With a target per token, rows
-    (n_targets,) are the tokens that have one, and `weight` has the factor `counts`, the token
-    weights of these tokens, None where there are none.
+    y are the targets or None, weight (n_targets,) their weights. With a target per token, rows
+    (n_targets,) are the tokens that have one. `weight` then includes the factor `counts`: the token
+    weights of these tokens, or None without token weights.
     """
 
     sets: Sets
@@ -52,7 +52,7 @@ class Scored(NamedTuple):
 
     @classmethod
     def of_tokens(cls, sets, y, sample_weight, given):
-        """The sets with a token that is scored; `given` has the tokens of weight 0 too."""
+        """The sets with a scored token; `given` also has the tokens of weight 0."""
         y, rows, weight = scored_tokens(y, sample_weight, given.queries)
         tokens = sets.queries
         used = np.unique(tokens.repeat(np.arange(len(tokens)))[rows])
@@ -67,7 +67,7 @@ class Scored(NamedTuple):
 
     @property
     def set_weight(self):
-        """What each token of a set counts in its mean and scale, (n_samples,).
+        """Weight of each token of a set in the token mean and scale, (n_samples,).
 
         With a target per token, the mean weight of the set's scored tokens.
         """
@@ -81,9 +81,9 @@ class Scored(NamedTuple):
         return np.divide(total, n, out=np.zeros(len(tokens)), where=n > 0)
 
     def sampled(self, mask, max_tokens, rng):
-        """The sets as the objective reads them: at most `max_tokens` tokens of each.
+        """The sets for the objective: at most `max_tokens` tokens of each.
 
-        All tokens where copies of a token can't be counted, or where tokens have targets.
+        All tokens if the mask does not allow copies of a token, or if tokens have targets.
         """
         if max_tokens is None or self.rows is not None:
             return self.sets
@@ -92,7 +92,7 @@ class Scored(NamedTuple):
         return self.sets.sampled(max_tokens, rng)
 
     def look_for_tokens(self):
-        """Refuse sets without a token; warn where no token has another to attend to."""
+        """Refuse sets without a token; warn if no token can attend to another."""
         for side, what in zip(self.sets.sides, ("sets", "contexts"), strict=False):
             if side.n_tokens == 0:
                 raise ValueError(
@@ -112,7 +112,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """No task: nothing is predicted, the parameters stay where they start."""
+    """No task: nothing is predicted, and the parameters keep their starting values."""
 
     loss: object = None
     per_token: bool = False
@@ -121,7 +121,7 @@ class Task:
 
     @classmethod
     def mask(cls, mask):
-        """The mask of the attention, given the parameter of that name."""
+        """The mask of the attention, from the parameter `mask`."""
         return mask_of(mask)
 
     @classmethod
@@ -143,11 +143,11 @@ class Task:
         return kind.of(loss, scored, settings.class_weight)
 
     def network(self, network):
-        """The network as the fit walks through it."""
+        """The network that the fit uses."""
         return network
 
     def coded(self, y, scaler):
-        """Targets as the loss takes them, once tokens have their scaler."""
+        """Targets in the form that the loss takes, given the scaler of tokens."""
         return y
 
     def fitted(self):
@@ -159,11 +159,11 @@ class Task:
         return head
 
     def from_units(self, head):
-        """Parameters of the head as the fit learns them."""
+        """Parameters of the head in the units that the fit learns."""
         return head
 
     def n_extra(self, pooling):
-        """Columns that the output has beside contextual vectors."""
+        """Number of columns of the output beside contextual vectors."""
         return 0
 
 
@@ -175,7 +175,7 @@ class LabelTask(Task):
 
     @classmethod
     def of(cls, loss, scored, class_weight):
-        """The task, its targets with class weights in their weights, and its outputs."""
+        """The task, its targets weighted by class, and its number of outputs."""
         y = scored.y
         if y.dtype.kind == "f":  # refuse NaN and infinity by name
             y = check_array(y, ensure_2d=False, input_name="y")
@@ -201,7 +201,7 @@ class LabelTask(Task):
 
 @dataclass(frozen=True, eq=False)
 class NumberTask(Task):
-    """Numbers, in units of `scale` (n_outputs,) about `mean`."""
+    """Numbers, standardised by `mean` and `scale` (n_outputs,)."""
 
     mean: np.ndarray = field(default=None)
     scale: np.ndarray = field(default=None)
@@ -209,7 +209,7 @@ class NumberTask(Task):
 
     @classmethod
     def of(cls, loss, scored, class_weight):
-        """The task, its targets standardised if the loss asks for it, and its outputs."""
+        """The task, its targets, standardised if the loss needs it, and its number of outputs."""
         y, name = scored.y, _name(loss)
         if class_weight is not None:
             raise ValueError(f"class_weight goes with loss='log_loss', but the loss is {name!r}.")
@@ -228,7 +228,7 @@ class NumberTask(Task):
         if loss.scales_target:
             mean = np.average(y, axis=0, weights=scored.weight)
             centred = y - mean
-            top = np.abs(centred).max(axis=0)  # taken out, or the squares might not be finite
+            top = np.abs(centred).max(axis=0)  # divided out, or squares might overflow
             top[top == 0] = 1.0
             variance = np.average((centred / top) ** 2, axis=0, weights=scored.weight)
             spread = top * np.sqrt(variance)
@@ -244,7 +244,7 @@ class NumberTask(Task):
         }
 
     def from_units(self, head):
-        """Parameters of the head as the fit learns them."""
+        """Parameters of the head in the units that the fit learns."""
         return {
             "coef": head["coef"] / self.scale[:, None],
             "intercept": (head["intercept"] - self.mean) / self.scale,
@@ -258,7 +258,7 @@ class NumberTask(Task):
 
 @dataclass(frozen=True, eq=False)
 class ReconstructionTask(Task):
-    """Each token, standardised, from the others of its set."""
+    """Predict each standardised token from the others of its set."""
 
     loss: object = ReconstructionError()
     per_token: bool = True
@@ -287,7 +287,7 @@ class ReconstructionTask(Task):
         return ExcludeSelf()
 
     def network(self, network):
-        """The network without score statistics: they would give the token away."""
+        """The network without score statistics, which would reveal the token."""
         return replace(network, attention=replace(network.attention, score_statistics=False))
 
     def coded(self, y, scaler):
@@ -307,7 +307,7 @@ class ReconstructionTask(Task):
     def with_errors(self, head, out, chunk, pooling, params):
         """Contextual vectors `out` (b, n, k) of a chunk with their errors.
 
-        Rows of tokens, or pooled with statistics of the errors, one row per set.
+        One row per token without pooling, else one row per set, with statistics of the errors.
         """
         sets = RaggedArray.from_block(out, chunk.weights)
         errors = sets.with_values(self.errors(head, out, chunk).reshape(-1, 1))
@@ -318,7 +318,7 @@ class ReconstructionTask(Task):
 
 
 def kind_of_task(estimator, y, settings):
-    """ReconstructionTask where tokens are their own targets, else Task."""
+    """ReconstructionTask if tokens are their own targets, else Task."""
     if settings.loss == "auto":
         reconstructs = estimator._learns_without_y and y is None and settings.max_iter > 0
     else:
@@ -332,14 +332,14 @@ def kind_of_task(estimator, y, settings):
     if y is None and settings.max_iter > 0:
         raise ValueError(
             f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
-            "is None. Only with max_iter=0, where nothing is learned, can it be left out"
+            "is None. y may be left out only with max_iter=0, where nothing is learned"
             + (", or with loss='reconstruction'." if estimator._learns_without_y else ".")
         )
     return Task
 
 
 def has_token_targets(pooling, y, sample_weight):
-    """Whether every token has a target of its own, refused where it can't."""
+    """Whether every token has a target; raises if the pooling does not allow that."""
     if pooling is None and is_per_token(y):
         return True
     if is_certainly_per_token(y):
@@ -357,7 +357,7 @@ def has_token_targets(pooling, y, sample_weight):
 
 
 def _name(loss):
-    """The name of a loss in the table, or of its class."""
+    """The name of a loss in LOSSES, else the name of its class."""
     return next((name for name, kind in LOSSES.items() if kind is type(loss)), type(loss).__name__)
 
 

@@ -47,7 +47,7 @@ def scaled_dot_product_attention(Q, K, V, *, mask=None, scale=None, return_weigh
     V : array-like of shape (..., m, d_v)
         Values.
     mask : array-like of bool, broadcastable to shape (..., n, m), default=None
-        True where a query may attend to a key. None lets every query attend to every key.
+        True where a query may attend to a key. With None every query attends to every key.
     scale : float, default=None
         Factor of the scores; ``1 / sqrt(d_k)`` where None.
     return_weights : bool, default=False
@@ -56,8 +56,8 @@ def scaled_dot_product_attention(Q, K, V, *, mask=None, scale=None, return_weigh
     Returns
     -------
     output : ndarray of shape (..., n, d_v)
-        Float32 where all inputs are float32, else float64. A query that may attend to no key
-        gets zeros.
+        Float32 if all inputs are float32, else float64. A query that may attend to no key gets
+        zeros.
     weights : ndarray of shape (..., n, m)
         Rows sum to 1; to 0 for a query that may attend to no key. Only with `return_weights`.
 
@@ -70,8 +70,8 @@ def scaled_dot_product_attention(Q, K, V, *, mask=None, scale=None, return_weigh
 
     Notes
     -----
-    Every row is shifted by its largest score, so any finite scores are safe. What stands in a
-    masked slot is never used, be it NaN. O(n m (d_k + d_v)) time and O(n m) memory.
+    Every row is shifted by its largest score, so any finite scores are safe. Masked entries are
+    never used, even if they are NaN. O(n m (d_k + d_v)) time and O(n m) memory.
 
     References
     ----------
@@ -115,7 +115,7 @@ def scaled_dot_product_attention(Q, K, V, *, mask=None, scale=None, return_weigh
             )
     if scale is None:
         scale = 1 / math.sqrt(Q.shape[-1]) if Q.shape[-1] else 1.0
-    with np.errstate(invalid="ignore", over="ignore"):  # by what a masked slot holds
+    with np.errstate(invalid="ignore", over="ignore"):  # of masked entries
         S = Q @ K.swapaxes(-1, -2) * Q.dtype.type(scale)  # (..., n, m) scores
     if mask is not None:
         S = np.where(mask, S, -np.inf)
@@ -126,7 +126,7 @@ def scaled_dot_product_attention(Q, K, V, *, mask=None, scale=None, return_weigh
     hidden = None if mask is None else ~np.isfinite(V)
     if hidden is None or not hidden.any():
         Z = A @ V
-    else:  # 0 * NaN is never formed: only those that may attend to such a value get NaN
+    else:  # 0 * NaN is never formed: a query gets NaN only if it may attend to one
         Z = A @ np.where(hidden, 0, V)
         reached = np.broadcast_to(mask, A.shape).astype(V.dtype) @ hidden.astype(V.dtype)
         Z = np.where(reached > 0, np.nan, Z).astype(V.dtype)
@@ -139,11 +139,11 @@ def _fits(shape, target):
 
 
 class Block(NamedTuple):
-    """b sets of n tokens each, attending to m tokens each, as the kernels take them.
+    """Input of the kernels: b sets of n tokens each, attending to m tokens each.
 
-    X (b, n, d) token vectors, and C (b, m, d_c) those they attend to, in self-attention X itself;
-    weights (b, m) or None, the token weights of C, by which a reported self-weight is divided,
-    and log2_weights (b, m) or None, which are added to the scores.
+    X (b, n, d) holds the token vectors, C (b, m, d_c) those they attend to; in self-attention C is
+    X. weights (b, m) or None are the token weights of C; they divide the reported self-weights.
+    log2_weights (b, m) or None are added to the scores.
     """
 
     X: np.ndarray
@@ -155,7 +155,8 @@ class Block(NamedTuple):
 class Folded(NamedTuple):
     """Projections in the type of the data, with scale and log2 e folded in.
 
-    Either M (d, n_heads, d_c), the product W_Q W_K^T of each head, or W_Q and W_K.
+    M (d, n_heads, d_c) is the product W_Q W_K^T of each head, or None if the kernels use W_Q and
+    W_K.
     """
 
     M: np.ndarray | None
@@ -174,32 +175,31 @@ class Attention:
     n_heads, d_k, d_v : int
         Number of heads, and each one's width of queries and keys, and of values.
     mask : {"causal", "exclude_self", "diagonal"}, Mask or None, default=None
-        Which tokens a token attends to; None with a context. It is kept as a
+        Which tokens a token attends to; None with a context. The layer keeps it as a
         :class:`~skattn.masks.Mask`.
     score_statistics : bool, default=True
         Whether each token also carries, per head, the log-sum-exp of its scores and its
-        self-weight. They are even in X, so a mean-pooled linear head can learn labels that
-        X -> -X leaves as they are, and the mean self-weight counts distinct tokens. With a
-        context there is no self-weight.
+        self-weight. They are even in X, so a mean-pooled linear head can learn labels that X -> -X
+        leaves unchanged, and the mean self-weight counts distinct tokens. With a context there is
+        no self-weight.
     scale : float, default=None
         Factor of the scores; ``1 / sqrt(d_k)`` where None.
     n_context_features : int, default=None
-        Number of features of the tokens that the sets attend to, their context; None is
-        self-attention.
+        Number of features of the contexts' tokens; None is self-attention.
     learns_scores : bool, default=True
-        Whether the backwards give gradients of W_Q and W_K. Without them they are cheaper.
+        Whether `backward` gives gradients of W_Q and W_K; it is cheaper without them.
     chunk_bytes : int, default=2**19
-        Size of the scores that are held at a time.
+        Size of the scores held at a time, in bytes.
 
     Notes
     -----
     A token's output has n_heads * d_v columns of Z, then n_heads of log-sum-exp and, in
-    self-attention, n_heads of self-weight. Where a token may attend to nothing, be it that the
-    context has no tokens, all of these are 0. O(sum n_i m_i) time, with m_i = n_i in
+    self-attention, n_heads of self-weight. All of these are 0 for a token that may attend to
+    nothing, for instance because the context is empty. O(sum n_i m_i) time, with m_i = n_i in
     self-attention.
 
-    The log-sum-exp stands as it is. A factor of 0.3 was tried over ten draws of each generated
-    task, test score with it and without: matching pairs .861 and .886 (alpha 1e-3), .959 and .976
+    The log-sum-exp is not scaled. A factor of 0.3 was tried on ten draws of each generated task.
+    Test scores with it and without were: matching pairs .861 and .886 (alpha 1e-3), .959 and .976
     (1e-4); digit bags .769 and .791; lookup .989 and .994 (1e-3), .998 and .994 (1e-4); distinct
     counts .931 and .915 (1e-3), .943 and .939 (1e-4).
 
@@ -237,7 +237,7 @@ class Attention:
 
     @property
     def _has_self_weights(self):
-        """Whether tokens carry their self-weights, which there are none of with a context."""
+        """Whether tokens carry their self-weights; with a context there are none."""
         return self.score_statistics and self.n_context_features is None
 
     # Parameters
@@ -256,26 +256,25 @@ class Attention:
     def init_params(self, n_features, rng, init="tied"):
         """Parameters to start from, drawn from `rng`.
 
-        ``"tied"`` has W_Q = W_K, semi-orthogonal, at the scales 0.3, 1, 2 and 4 in turn over
-        heads: similar tokens attend to each other, from smoothly to sharply. Tokens and a
-        context of different widths have nothing to tie: W_K is then drawn as W_Q is, by itself.
+        ``"tied"`` has W_Q = W_K, semi-orthogonal, at the scales 0.3, 1, 2 and 4 in turn over heads:
+        similar tokens attend to each other, from smoothly to sharply. If tokens and context have
+        different widths, nothing can be tied: W_K is then drawn separately, in the same way as W_Q.
         Tying the features that both have, or starting from singular vectors of the
         cross-covariance, gained nothing: on two generated lookups of 200 to 800 samples mean test
-        scores over eight draws differed by .008 at most. ``"identity"``:
-        column j is the unit vector of feature j modulo d. ``"glorot"``: uniform, variance
-        2 / (fan in + fan out).
+        scores over eight draws differed by .008 at most. ``"identity"``: column j is the unit
+        vector of feature j modulo d. ``"glorot"``: uniform, variance 2 / (fan in + fan out).
         """
         return INITS[init](self, n_features, rng)
 
     # Layout of work
 
     def sets_at_once(self, n, m, itemsize):
-        """How many sets of n tokens, attending to m, have scores of at most `chunk_bytes`."""
+        """Number of sets of n tokens, attending to m, whose scores fit in `chunk_bytes`."""
         m = 1 if self.mask.only_self else m
         return max(1, self.chunk_bytes // max(1, n * m * self.n_heads * itemsize))
 
     def _row_blocks(self, b, n, m, itemsize):
-        """Slices of query rows; one that takes in all rows unless a single set is too long."""
+        """Slices of query rows: one slice of all rows, unless a single set is too long."""
         row_bytes = max(1, b * m * self.n_heads * itemsize)
         if b > 1 or n * row_bytes <= self.chunk_bytes:
             return [slice(0, n)]
@@ -283,12 +282,12 @@ class Attention:
         return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
     def block(self, X, weights=None, C=None):
-        """Describe sets X (b, n, d) for the kernels, and what they attend to: C (b, m, d_c).
+        """The Block of sets X (b, n, d) that attend to C (b, m, d_c).
 
-        Without C to themselves. The token weights (b, m) are of what they attend to.
+        Without C the sets attend to themselves. The token weights (b, m) are those of C.
         """
         C = X if C is None else C
-        if weights is None or self.mask.only_self:  # each copy of a token sees itself alone
+        if weights is None or self.mask.only_self:  # each copy attends to itself alone
             return Block(X, C, None, None)
         return Block(X, C, weights.astype(X.dtype), np.log2(weights).astype(X.dtype))
 
@@ -344,7 +343,7 @@ class Attention:
     def _scored(self, folded, block):
         """Left and right factor of the scores, S = left @ right over (b, n_heads, n, m).
 
-        With M the right factor is C^T for every head, so the heads stand as rows.
+        With M the right factor is C^T for every head, so the heads are rows of the left one.
         """
         X, C = block.X, block.C
         (b, n, d), (_, m, d_c) = X.shape, C.shape
@@ -374,10 +373,10 @@ class Attention:
         if self.mask.sees_all:
             return S, None
         allowed = self.mask.allowed(np.arange(rows.start, rows.stop)[:, None], np.arange(m))
-        return S, allowed[:, None, :]
+        return S, None if allowed is None else np.broadcast_to(allowed, (r, m))[:, None, :]
 
     def _weights(self, folded, block, left, right, rows):
-        """Unnormalised weights of some query rows: U = 2^(S - shift), and what they sum to.
+        """Unnormalised weights of some query rows: U = 2^(S - shift), and their sums.
 
         Returns U (b, r, H, m); inverse row sums (b, r, H), 0 where a token attends to nothing;
         log-sum-exp (b, r, H), natural, and normalised self-weight (b, r, H), each None where it
@@ -485,7 +484,7 @@ class Attention:
     def token_gradient(self, folded, cache, d_out):
         """Gradient of the tokens X (b, n, d) and C (b, m, d_c) given that of the token outputs.
 
-        In self-attention that of a token is the sum of both.
+        In self-attention the gradient of a token is the sum of both.
         """
         if self._is_linear:
             X = cache[0].X
@@ -509,13 +508,13 @@ class Attention:
     def _gradients(self, folded, cache, d_out, of_scores):
         """Gradients through the softmax, some query rows at a time.
 
-        Yields a slice of r rows, what they add to dV (b, m, H, d_v), and, `of_scores`, the
-        gradient dS (b, r, H, m) of the natural scores, else None.
+        Yields a slice of r rows, their summand of dV (b, m, H, d_v), and the gradient dS (b, r, H,
+        m) of the natural scores, or None without `of_scores`.
 
         The softmax Jacobian, p_j (delta_ij - p_i), row by row: dS = A o (dA - sum_j A dA), where
         sum_j A_ij dA_ij = dZ_i . Z_i needs no pass over n x m. The log-sum-exp adds A d_lse, the
-        self-weight s_i adds s_i d_self (delta_ij - A_ij). Where there is more than one row block
-        the weights are computed again.
+        self-weight s_i adds s_i d_self (delta_ij - A_ij). With more than one row block the weights
+        are recomputed.
         """
         block, left, right, V, out, row_blocks, kept = cache
         (b, n, _), m = block.X.shape, block.C.shape[1]
@@ -553,7 +552,7 @@ class Attention:
 
     @property
     def _is_linear(self):
-        """Whether A is the identity and nothing is told of it: Z = V, whatever Q and K."""
+        """Whether A is the identity and no score statistics are asked for: the output is V."""
         return self.mask.only_self and not self.score_statistics
 
     def _linear_backward(self, folded, X, d_out):
@@ -567,11 +566,11 @@ class Attention:
     def attend_pool(self, folded, block, p, toward=None):
         """Pooled outputs sum_i p_i y_i of every set, (b, n_features_out), and a cache.
 
-        p (b, n) are the pooling's token weights. pooled Z = (a C) W_V + (sum a) b_V with
-        a_j = sum_i p_i A_ij. O(b n m d_c) time; V and Z are never formed. Where one long set takes
-        several row blocks, its weights are not kept: `backward` computes them again, unless
-        `toward` (n_features_out,) tells of what its gradient is a multiple. Then the gradient
-        along it is taken in this same sweep.
+        p (b, n) are the pooling's token weights. pooled Z = (a C) W_V + (sum a) b_V with a_j =
+        sum_i p_i A_ij. O(b n m d_c) time; V and Z are never formed. If one long set takes several
+        row blocks, its weights are not kept, and `attend_pool_backward` recomputes them. `toward`
+        (n_features_out,) saves that if the gradient is known to be a multiple of it: the gradient
+        along `toward` is then computed in this same sweep.
         """
         X, C = block.X, block.C
         (b, n, _), m = X.shape, C.shape[1]
@@ -613,7 +612,7 @@ class Attention:
     def attend_pool_backward(self, folded, cache, d_pooled):
         """Gradient of the folded parameters given that of the pooled outputs.
 
-        d_pooled (b, n_features_out), a multiple of `toward` where `attend_pool` was given that.
+        d_pooled (b, n_features_out) is a multiple of `toward` if `attend_pool` got that.
         """
         if self.mask.only_self:
             cache, p = cache
@@ -643,9 +642,9 @@ class Attention:
         return grads
 
     def _towards(self, folded, C, d_pooled):
-        """What the score gradient needs of d_pooled (b, k): [u; 1] (b, H, 2, m), d_lse, d_self.
+        """Terms of the score gradient from d_pooled (b, k): [u; 1] (b, H, 2, m), d_lse, d_self.
 
-        u = V dZ without its constant b_V . dZ, which each row's mean of u would take off again.
+        u = V dZ without its constant b_V . dZ, which cancels: each row subtracts its mean of u.
         """
         b, m, _ = C.shape
         H, d_v = self.n_heads, self.d_v
@@ -715,11 +714,11 @@ class Attention:
 
 
 ATTENTIONS = {"scaled_dot_product": Attention}
-LONG_FACTOR = 4  # a row block of a long set may take so many times chunk_bytes
+LONG_FACTOR = 4  # a row block of a long set may take this many times chunk_bytes
 
 
 def accumulate(total, more):
-    """Add the arrays of `more` to those of `total`, in float64, whatever their type."""
+    """Add the arrays of `more` to those of `total`, always in float64."""
     for name, array in more.items():
         if name in total:
             total[name] += array
@@ -730,11 +729,11 @@ def accumulate(total, more):
 def _exp2(S, allowed):
     """Turn scores S (b, r, H, n) into 2^(S - shift) in place; return the shift, or None for 0.
 
-    Which shift is a matter of each set alone, so that its bits do not depend on its neighbours.
-    Scores within +-limit need none; in most chunks all do, which one look at the whole tells.
-    A set whose scores lie within limit of its largest is shifted by that. For others each row is
-    shifted by its largest allowed score, and clamped at -limit, where the power would only reach
-    slow subnormal numbers and count for nothing.
+    The shift of a set depends on that set alone, so that its bits do not depend on its neighbours.
+    Scores within +-limit need no shift; most chunks have no others, and one check of the whole
+    chunk finds that. A set whose scores all lie within limit of the largest is shifted by the
+    largest. In any other set each row is shifted by its largest allowed score and clamped at
+    -limit: smaller powers would be slow subnormal numbers that do not count.
     """
     limit = 60.0 if S.dtype == np.float32 else 200.0
     if S.max(initial=0) <= limit and S.min(initial=0) >= -limit:
@@ -753,7 +752,7 @@ def _exp2(S, allowed):
     S -= shift[..., None]
     np.maximum(S, -limit, out=S)
     if allowed is not None and wide.any():
-        np.minimum(S, limit, out=S)  # masked scores may stand above every allowed one
+        np.minimum(S, limit, out=S)  # masked scores may exceed every allowed one
     exp2_in_place(S)
     return shift
 
@@ -809,7 +808,7 @@ INITS = {"tied": _init_tied, "identity": _init_identity, "glorot": _init_glorot}
 
 
 def _semi_orthogonal(n_rows, n_columns, rng):
-    """A random matrix with orthonormal columns, or rows where there are fewer of these."""
+    """A random matrix with orthonormal columns, or rows if there are fewer rows."""
     Q, R = np.linalg.qr(rng.normal(size=(max(n_rows, n_columns), min(n_rows, n_columns))))
     Q *= np.where(np.diag(R) < 0, -1.0, 1.0)
     return Q if n_rows >= n_columns else Q.T

@@ -45,52 +45,52 @@ def as_ragged(X, *, estimator=None):
     The same sets give the same numbers in every form:
 
     - a list or tuple of (n_i, n_features) arrays, frames or nested lists; ``[]`` is an empty set;
-    - an object array of such, one- or two-dimensional with one column;
+    - an object array of these, one- or two-dimensional with one column;
     - a RaggedArray;
-    - a 3-D array, or 3-D masked array: a row that is NaN (masked) throughout is padding,
-      wherever it stands;
-    - a dense 2-D array or frame, or a list of equal-length 1-D rows: one token a sample;
+    - a 3-D array, or 3-D masked array: a row that is all NaN (or all masked) is padding, at any
+      position;
+    - a dense 2-D array or frame, or a list of equal-length 1-D rows: one token per sample;
     - a pandas Series, or a frame of one column, whose cells hold (n_i, n_features) data. A 1-D
       cell is n tokens of one feature;
-    - a column of lists, as a pandas Series of Arrow's type, a polars Series or a pyarrow array,
-      or a frame or table of one such column: lists of lists, whatever the length of each is
-      declared as, and Arrow's tensors of one shape;
-    - an awkward array with two ragged axes or one. One that is regular throughout is read as the
-      NumPy array it equals;
+    - a column of lists (a pandas Series of Arrow's type, a polars Series or a pyarrow array), or
+      a frame or table with only this column. The cells are lists of lists, with declared lengths
+      or without, or Arrow's tensors of one shape;
+    - an awkward array with one or two ragged axes. A regular one is read as the NumPy array it
+      equals;
     - a tensor of torch, read as the NumPy array it equals; a nested tensor, a packed sequence.
 
     Parameters
     ----------
     X : container of sets
-        float32 tokens stay; all other real numbers become float64, as integers, booleans,
-        float16 and Decimal.
+        float32 tokens stay float32; all other real numbers become float64, for instance integers,
+        booleans, float16 and Decimal.
     estimator : estimator or str, default=None
-        Named in the error messages of dense input.
+        Its name appears in the error messages for dense input.
 
     Returns
     -------
     RaggedArray
-        Token vectors as float32 or float64, with the token weights that a RaggedArray brought,
-        the index of a pandas object and the column names of frames in a list. Nothing is copied
-        that need not be; the values of an Arrow, polars or awkward column are read where they
-        lie.
+        Token vectors as float32 or float64, with the token weights of a RaggedArray, the index of a
+        pandas object and the column names of frames in a list. Values are copied only if necessary;
+        those of an Arrow, polars or awkward column are read in place.
 
     Raises
     ------
     TypeError
-        If X is no container of sets: sparse, text, a scalar, ragged 1-D rows.
+        If X is not a container of sets: sparse, text, a scalar, ragged 1-D rows.
     ValueError
-        If tokens hold a null, NaN or infinity, or have different numbers of features, naming the
-        set and the token; if a set is null; if a frame has other columns beside one of sets; if
-        frames in a list have different columns, or the same in another order.
+        If tokens hold a null, NaN or infinity, or have different numbers of features (the message
+        names the set and the token); if a set is null; if a frame has other columns beside a column
+        of sets; if frames in a list have different columns, or the same columns in another order.
 
     Notes
     -----
-    scikit-learn's splitters, searches and ensembles hand such containers on as they are, but a few
-    of its tools turn X into one array first, where sets of different lengths do not fit.
+    scikit-learn's splitters, searches and ensembles pass these containers on unchanged. A few of
+    its tools turn X into one array first, which fails for sets of different lengths.
     BaggingClassifier and ``sklearn.inspection.permutation_importance`` take sets as a frame of one
-    column, or as an object array of shape (n_samples, 1). SelfTrainingClassifier takes numbers
-    only: give it, as one may give the others, row numbers, and look the sets up in the model::
+    column, or as an object array of shape (n_samples, 1). SelfTrainingClassifier takes only
+    numbers: give it row numbers, and look the sets up in the model (this works for the others
+    too)::
 
         def look_up(rows, sets):
             return sets[np.ravel(rows)]
@@ -99,28 +99,29 @@ def as_ragged(X, *, estimator=None):
         first = FunctionTransformer(look_up, kw_args={"sets": sets})
         SelfTrainingClassifier(make_pipeline(first, AttentionClassifier())).fit(rows, y)
 
-    AdaBoostClassifier weights samples in the `fit` of its estimator, which a pipeline has no
-    weights for: let it follow the pooling, ``make_pipeline(AttentionContextualizer(),
-    AdaBoostClassifier())``. :func:`skattn.inspection.permutation_importance` takes any container.
+    AdaBoostClassifier passes sample weights to the `fit` of its estimator, which a pipeline does
+    not accept. Put it after the pooling:
+    ``make_pipeline(AttentionContextualizer(), AdaBoostClassifier())``.
+    :func:`skattn.inspection.permutation_importance` takes any container.
 
     Examples
     --------
     >>> from skattn import as_ragged
     >>> as_ragged([[[1, 2], [3, 4]], [[5, 6]]])
     RaggedArray(2 sets, 3 tokens, 2 features, float64)
-    >>> as_ragged([[1.0, 2.0], [3.0, 4.0]])  # dense rows: one token a sample
+    >>> as_ragged([[1.0, 2.0], [3.0, 4.0]])  # dense rows: one token per sample
     RaggedArray(2 sets, 2 tokens, 2 features, float64)
     """
     for recognises, read in READERS:
         if recognises(X):
             ragged = read(X, estimator)
-            if not ragged.values.flags.c_contiguous:  # the last bit may hang on the layout
+            if not ragged.values.flags.c_contiguous:  # the last bit may depend on the layout
                 return ragged._with(values=np.ascontiguousarray(ragged.values))
             return ragged
     raise TypeError(
         f"Got {type(X).__name__}, but X must hold sets of token vectors: a list of "
         "(n_i, n_features) arrays, a RaggedArray, a 3-D array, a dense 2-D array or a column of "
-        "such cells. A single set is passed as [X]."
+        "sets. A single set is passed as [X]."
     )
 
 
@@ -136,13 +137,13 @@ def _read_ragged(X, estimator):
 def _read_sparse(X, estimator):
     raise TypeError(
         "Sparse input is not supported: the rows of a sparse matrix are not sets of token "
-        "vectors. For baskets, of which a stored entry is a token, TokenEmbedder(vectors) gives "
-        "sets; a dense array, as .toarray() gives, is read as one token a row."
+        "vectors. If each stored entry is a token (a basket), TokenEmbedder(vectors) gives sets; "
+        "a dense array, from .toarray(), is read as one token per row."
     )
 
 
 def _read_packed(X, estimator):
-    """A packed sequence of torch, back in the order in which its sets were packed."""
+    """A packed sequence of torch, in the original order of its sets."""
     from torch.nn.utils.rnn import unpack_sequence
 
     return _read_sequence(unpack_sequence(X), estimator)
@@ -154,7 +155,7 @@ def _read_nested_tensor(X, estimator):
 
 def _read_sequence(X, estimator):
     """A list or tuple: of sets, or of the equal-length rows of a dense array."""
-    if X and _are_alike(X):  # the common case, without a look at each value
+    if X and _are_alike(X):  # the common case, without reading each value in Python
         offsets = np.zeros(len(X) + 1, dtype=np.int64)
         np.cumsum([len(cell) for cell in X], out=offsets[1:])
         values = np.concatenate(X) if len(X) > 1 else X[0]
@@ -163,7 +164,7 @@ def _read_sequence(X, estimator):
         return ragged
     cells = [_numeric(cell, i) for i, cell in enumerate(X)]
     ndims = {cell.ndim for cell in cells if cell.size}
-    if not ndims or ndims == {2}:  # sets, or nothing but empty sets, or no sets
+    if not ndims or ndims == {2}:  # sets, or only empty sets, or no sets
         return _stack(cells, X)
     if ndims == {1}:
         lengths = {len(cell) for cell in cells}
@@ -201,7 +202,7 @@ def _read_array(X, estimator):
 
 
 def _read_masked(X, estimator):
-    """A masked array: a token that is masked throughout is padding."""
+    """A masked array: a token whose features are all masked is padding."""
     mask = np.ma.getmaskarray(X)
     if X.ndim not in (2, 3):
         raise ValueError(f"A masked array must have 2 or 3 axes, but this one has {X.ndim}.")
@@ -219,7 +220,7 @@ def _read_masked(X, estimator):
 
 
 def _read_padded(X):
-    """A 3-D array: a token that is NaN throughout is padding."""
+    """A 3-D array: a token whose features are all NaN is padding."""
     numbers = _numeric(X)
     padding = np.isnan(numbers).all(axis=-1) & (X.shape[-1] > 0)
     if X.dtype == object:
@@ -238,7 +239,7 @@ def _without_padding(X, padding):
 
 
 def _read_dense(X, estimator):
-    """A 2-D array or frame of numbers: one token a sample."""
+    """A 2-D array or frame of numbers: one token per sample."""
     values = check_array(
         X,
         dtype=[np.float64, np.float32],
@@ -261,16 +262,16 @@ def _read_frame(X, estimator):
     listed = [name for name, column in columns if holds_sets(column)]
     if listed and n_columns > 1:
         raise ValueError(
-            f"X is a frame of {n_columns} columns, of which {short(listed)} hold sets. Pass one "
-            "such column at a time; in a ColumnTransformer give each its own transformer, and give "
-            "the ordinary columns theirs. Where the sets of one column are to attend to those of "
-            "another, name that one by the attention's context=."
+            f"X is a frame of {n_columns} columns; {short(listed)} hold sets. Pass one column of "
+            "sets at a time; in a ColumnTransformer give each its own transformer, and give the "
+            "ordinary columns theirs. For sets that attend to those of another column, name the "
+            "other column by the attention's context=."
         )
     if listed or _is_empty_column(X):
         return as_ragged(columns[0][1], estimator=estimator)
     if is_pandas(X, "DataFrame"):
         if columns and n_columns == 1 and any(isinstance(cell, str) for cell in columns[0][1]):
-            return _read_series(columns[0][1], estimator)  # which says what a cell must hold
+            return _read_series(columns[0][1], estimator)  # raises: text is no set
         for name, column in columns:
             _refuse_no_numbers(f"Column {name!r}", column)
         return _read_dense(X, estimator)._with(index=X.index)
@@ -321,7 +322,7 @@ def _read_awkward(X, estimator):
 
 
 def is_table(X):
-    """Whether X is a 2-D array or frame of numbers: one token a sample."""
+    """Whether X is a 2-D array or frame of numbers: one token per sample."""
     if isinstance(X, (list, tuple, RaggedArray)) or _is_empty_column(X):
         return False
     if is_frame(X):
@@ -334,7 +335,7 @@ def is_table(X):
 
 
 def _is_empty_column(X):
-    """Whether X is a column for cells of sets which has none."""
+    """Whether X is a column for cells of sets, with no cells."""
     is_column = isinstance(X, np.ndarray) or is_pandas(X, "DataFrame")
     return is_column and X.shape == (0, 1) and np.asarray(X).dtype == object
 
@@ -362,7 +363,7 @@ READERS = (
 
 
 def _are_alike(cells, ndim=2):
-    """Whether all cells are plain arrays of so many axes, one float type and one width."""
+    """Whether all cells are plain arrays of `ndim` axes, one float type and one width."""
     first = cells[0]
     if type(first) is not np.ndarray or first.ndim != ndim or first.dtype.char not in "fd":
         return False
@@ -379,14 +380,14 @@ def _are_alike(cells, ndim=2):
 
 
 def _stack(cells, X=()):
-    """Sets of such tokens, with the names that the cells of X bring."""
+    """The cells as sets, with the names from the cells of X."""
     ragged = RaggedArray.from_list(cells)
     check_finite(ragged)
     return ragged._with(columns=_names(X))
 
 
 def _names(cells, *kinds):
-    """The names (n_features,) that come with the frames, or pandas' kinds, among the cells."""
+    """Feature names (n_features,) from the frames, or pandas' kinds, among the cells."""
     names, first = None, None
     for i, cell in enumerate(cells):
         if type(cell) in (np.ndarray, list, tuple):
@@ -416,7 +417,7 @@ _NO_NUMBERS = (
 
 
 def _numeric(cell, i=None):
-    """The tokens of one cell as a numeric array, whatever nesting it comes in."""
+    """The tokens of one cell, in any nesting, as a numeric array."""
     where = "X" if i is None else f"Set {i}"
     if not hasattr(cell, "__len__") and is_missing(cell):
         raise TypeError(f"{where} is {cell!r}. Use an empty list for a set without tokens.")
@@ -436,7 +437,7 @@ def _numeric(cell, i=None):
             return np.concatenate(array).reshape(len(array), -1)
         if i is not None:
             _refuse_missing(array, i)
-        if any(map(is_cell, array.flat)):  # an array of arrays, as Parquet gives it back
+        if any(map(is_cell, array.flat)):  # an array of arrays, for instance from Parquet
             rows = [_numeric(row, i) for row in array]
             if len({row.shape for row in rows}) > 1:
                 raise ValueError(_RAGGED_ROWS.format(where))
@@ -451,16 +452,16 @@ def _numeric(cell, i=None):
 
 
 def _refuse_missing(cell, i):
-    """Raise naming the first token of the cell that is missing, or holds what is missing."""
+    """Raise, naming the first token of the cell that is missing or holds a missing value."""
     for j, token in enumerate(cell):
         kind = getattr(token, "dtype", "O")
         for value in np.ravel(np.array(token, dtype=object)) if kind == "O" else ():
-            if is_missing(value) and not isinstance(value, float):  # NaN is named beside infinity
+            if is_missing(value) and not isinstance(value, float):  # check_finite reports NaN
                 raise ValueError(MISSING.format(f"token {j} of set {i}", f"has {value!r}"))
 
 
 def _refuse_no_numbers(what, column):
-    """Raise where a column or array of one token a sample holds dates or text."""
+    """Raise if a column or array of one token per sample holds dates or text."""
     if column.dtype.kind in "mM":
         raise TypeError(_NO_NUMBERS.format(what, f"dtype {column.dtype}"))
     if column.dtype.kind == "O":
@@ -470,15 +471,15 @@ def _refuse_no_numbers(what, column):
 
 
 def _how_to_read(text):
-    """What to do with the text of a set that went through a file of texts."""
+    """Advice on a set that a text file turned into text."""
     if not text.strip().startswith(("[", "(")):
         return ""
     if "," in text:
         return (
             " The text looks like a list that went through a CSV file: read it back by "
-            "column.map(ast.literal_eval), or keep such a column in a Parquet file."
+            "column.map(ast.literal_eval), or keep columns of sets in a Parquet file."
         )
     return (
-        " The text looks like an array as NumPy prints it, which leaves out numbers and digits: "
-        "write the column anew, as array.tolist() or to a Parquet file."
+        " The text looks like an array as NumPy prints it, with numbers and digits left out: write "
+        "the column again, as array.tolist() or to a Parquet file."
     )

@@ -33,11 +33,10 @@ class AttentionContextualizer(
 ):
     """Contextual token vectors by attention that is learned from a loss.
 
-    Each sample is a set of token vectors. `fit` learns the projections of a layer of
-    scaled dot-product attention, with the linear head that the loss needs, and `transform` gives
-    what each set's tokens become in the context of their set, pooled to one vector per set or
-    one per token. With a context, each set attends not to itself but to another set, which X
-    brings (cross-attention).
+    Each sample is a set of token vectors. `fit` learns the projections of a layer of scaled
+    dot-product attention, together with the linear head that the loss needs. `transform` gives
+    contextual vectors, one per set (pooled) or one per token. With a context, each set attends to
+    another set, its context, instead of to itself (cross-attention).
 
     Parameters
     ----------
@@ -48,100 +47,99 @@ class AttentionContextualizer(
     d_v : int, default=8
         Width of each head's values.
     pooling : {"mean", "sum", "max", "stats", "attention"}, instance or None, default="mean"
-        How the tokens of a set become one vector. ``"stats"`` is mean, standard deviation,
-        minimum and maximum, in the output all means first, then all deviations, and so on;
-        ``"attention"`` a learned query that attends to the tokens. None gives one vector per
-        token, as a RaggedArray, which `set_output` leaves as it is and whose ``to_frame()`` makes
-        a frame; the head then reads the mean of the tokens in `fit`.
+        How the tokens of a set become one vector. ``"stats"`` is mean, standard deviation, minimum
+        and maximum; the output has all means first, then all deviations, and so on. ``"attention"``
+        is a learned query that attends to the tokens. None gives one vector per token, as a
+        RaggedArray: `set_output` does not change it, ``to_frame()`` turns it into a frame. The head
+        then reads the mean of the tokens in `fit`.
     mask : {"causal", "exclude_self", "diagonal"}, Mask or None, default=None
         Which tokens a token attends to: those up to itself, the others, or itself alone. None
         with a context.
     score_statistics : bool, default=True
         Whether each token also carries, per head, the log-sum-exp of its scaled scores and its
-        self-weight, which there is none of with a context. Without them a mean-pooled linear
-        head is odd in X and cannot learn a label that X -> -X leaves unchanged.
+        self-weight; with a context there is no self-weight. Without them a mean-pooled linear head
+        is odd in X and cannot learn a label that X -> -X leaves unchanged.
     standardize : bool, default=True
-        Whether to centre and scale each token feature by its mean and standard deviation over
-        all training tokens; with a context over those of each side.
+        Whether to centre and scale each token feature by its mean and standard deviation over all
+        training tokens. With a context each side has its own.
     scale : float, default=None
         Factor of the scores; ``1 / sqrt(d_k)`` where None.
     attention : {"scaled_dot_product"}, default="scaled_dot_product"
         Name of an attention in ``skattn.attention.ATTENTIONS``.
     loss : str or loss instance, default="auto"
         ``"log_loss"``, ``"squared_error"``, ``"huber"``, ``"poisson"``, ``"gamma"`` or
-        ``"reconstruction"``, which needs no y and uses none: every token is predicted from the
-        others of its set (see Notes). ``"auto"`` goes by the dtype of y, never by its values:
-        ``"squared_error"`` for floats, else ``"log_loss"``; ``"reconstruction"`` without y.
+        ``"reconstruction"``, which ignores y and predicts every token from the others of its set
+        (see Notes). ``"auto"`` depends on the dtype of y, never on its values: it is
+        ``"squared_error"`` for floats, ``"reconstruction"`` without y, else ``"log_loss"``.
     alpha : float, default=1e-3
-        Strength of the L2 penalty. It matters more than any other choice and no single value
-        works everywhere: tasks where tokens interact want 1e-3 or less, a few hundred wide bags
-        1e-1.
+        Strength of the L2 penalty. It matters more than any other choice, and no single value works
+        everywhere. Try 1e-3 or less if tokens interact, 1e-1 for a few hundred wide bags.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with `sample_weight`.
     init : {"tied", "identity", "glorot"} or dict of arrays, default="tied"
-        Where to start. ``"tied"``: W_Q = W_K, semi-orthogonal, the heads at scales 0.3, 1, 2 and
-        4 in turn; both are drawn by themselves where a context has another number of features.
-        ``"identity"``: column j of each projection is unit vector j modulo the number of
-        features. A dict gives arrays for any of W_Q, W_K, W_V and b_V, the others are tied.
+        Starting values. ``"tied"``: W_Q = W_K, semi-orthogonal, the heads at scales 0.3, 1, 2 and 4
+        in turn; if a context has another number of features, the two are drawn separately.
+        ``"identity"``: column j of each projection is unit vector j modulo the number of features.
+        A dict gives arrays for any of W_Q, W_K, W_V and b_V; the others start as with ``"tied"``.
     solver : str, default="lbfgs"
         ``"lbfgs"``, or ``"bfgs"``, ``"cg"``, ``"newton-cg"``, ``"tnc"`` or ``"slsqp"`` of
         ``scipy.optimize.minimize``.
     max_iter : int, default=200
-        Largest number of iterations; with 0 the parameters stay where they start, and
+        Largest number of iterations. With 0 the parameters keep their starting values, and
         ``loss="auto"`` without y has no head.
     tol : float, "auto" or None, default="auto"
-        When a fit has converged. ``"auto"``: when the objective, at least 10 % below its start,
-        has fallen by less than 5 % over 30 iterations, or no entry of the gradient is larger than
-        1e-4. A number: when no entry
-        of the gradient is larger. None: the fit has a budget of `max_iter` iterations, and a
-        ConvergenceWarning means that the objective is no longer finite.
+        When a fit has converged. ``"auto"``: the objective is at least 10 % below its start and
+        fell by less than 5 % over 30 iterations, or no entry of the gradient is larger than 1e-4. A
+        number: no entry of the gradient is larger than that. None: the fit has a budget of
+        `max_iter` iterations, and a ConvergenceWarning means that the objective is no longer
+        finite.
     max_tokens : int or None, default=128
-        Largest number of tokens of a set, and of a context, that `fit` reads. A larger set is
-        represented by a random sample of so many tokens, each with weight n / max_tokens; see
-        Notes. `transform` reads every token. None reads all tokens in `fit` too.
+        Largest number of tokens of a set, and of a context, that `fit` reads. Of a larger set of n
+        tokens it reads a random sample of max_tokens, each with weight n / max_tokens; see Notes.
+        `transform` reads every token. With None `fit` does too.
     warm_start : bool, default=False
         Whether `fit` starts from the parameters of the last one.
     empty : {"zeros", "nan", "error"}, default="zeros"
-        The row of a set without tokens, or whose context has none; ``"nan"`` holds in `transform`
-        only, `fit` uses zeros.
+        The output row of a set without tokens, or with an empty context. ``"nan"`` applies to
+        `transform` only; `fit` uses zeros.
     context : str, default=None
-        The column of X that holds what each set attends to, where X is a frame of two columns of
-        sets. A :class:`~skattn.RaggedPair` brings its context by itself. None, without such a
-        pair: every set attends to itself.
+        The column of X that holds the contexts, if X is a frame of two columns of sets. A
+        :class:`~skattn.RaggedPair` contains its contexts and needs no name. Otherwise None means
+        that every set attends to itself.
     n_jobs : int, default=None
-        Processes of `fit`, threads of `transform`: None is 1 unless joblib's configuration says
-        otherwise, -1 is all cores. They pay where an evaluation of the objective takes more
-        than some milliseconds, and change no result. Inside another parallel computation, as a
-        grid search, it is 1.
+        Number of processes in `fit` and of threads in `transform`. None is 1 unless joblib is
+        configured otherwise, -1 is all cores. Several are faster if an evaluation of the objective
+        takes more than a few milliseconds; the results are the same. Inside another parallel
+        computation, for instance a grid search, it is 1.
     random_state : int, RandomState, Generator or None, default=None
-        Seed of the start.
+        Seed of the starting values and of the samples of tokens.
     verbose : int, default=0
         Whether to print a line per iteration.
 
     Attributes
     ----------
     W_Q_, W_K_ : ndarray of shape (n_features, n_heads * d_k)
-        Projections to queries and keys, of standardised tokens. Only their product, head by
-        head, is identified. With a context W_K_ and W_V_ have n_context_features rows.
+        Projections of standardised tokens to queries and keys. Only their product in each head is
+        identified. With a context W_K_ and W_V_ have n_context_features rows.
     W_V_ : ndarray of shape (n_features, n_heads * d_v)
         Projection to values.
     b_V_ : ndarray of shape (n_heads * d_v,)
-        Bias of the values: 0, or what `init` gives. It is not learned, since every pooling but
-        the sum hands it on to the intercept, and a second free bias has no best value.
+        Bias of the values: 0, or the array from `init`. It is not learned: with every pooling but
+        the sum it acts as a second intercept, and two free biases have no single best value.
     pooling_params_ : dict of ndarray
-        What the pooling has learned: the query ``"q"`` of ``"attention"``, which gives the tokens
-        of a set the weights ``softmax(contextualize([tokens])[0] @ q)``.
+        Learned parameters of the pooling. ``"attention"`` has a query ``"q"``; the tokens of a set
+        get the weights ``softmax(contextualize([tokens])[0] @ q)``.
     coef_ : ndarray of shape (n_outputs, n_features_out)
-        Weights of the linear head on the pooled output, in units of y. One output for two
-        classes; of shape (n_features, n_heads * d_v) for ``"reconstruction"``.
+        Weights of the linear head on the pooled output, in units of y. One row for two classes;
+        shape (n_features, n_heads * d_v) for ``"reconstruction"``.
     intercept_ : ndarray of shape (n_outputs,)
         Bias of the head, in units of y.
     classes_ : ndarray of shape (n_classes,)
         Class labels, with ``"log_loss"``.
     token_mean_, token_scale_ : ndarray of shape (n_features,)
-        What tokens are standardised by; zeros and ones without `standardize`.
+        Mean and scale that standardise the tokens; zeros and ones without `standardize`.
     context_mean_, context_scale_ : ndarray of shape (n_context_features,)
-        The same for the tokens of the contexts, where there are such.
+        The same for the tokens of the contexts; only with contexts.
     loss_ : float
         The objective at the learned parameters: the weighted mean loss plus
         ``alpha / 2 (|W_Q|^2 + |W_K|^2 + |W_V|^2 + |coef|^2)``, in standardised units of y for
@@ -151,23 +149,23 @@ class AttentionContextualizer(
     n_iter_ : int
         Iterations done.
     converged_ : bool
-        Whether the fit ended as `tol` asks.
+        Whether the fit met `tol`.
     n_features_in_ : int
         Number of features of a token.
     n_context_features_in_ : int
-        Number of features of a context's token, where there are contexts.
+        Number of features of a context's token; only with contexts.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, where `fit` was given a frame of numbers.
+        Names of the features; only if the X of `fit` had names.
 
     Raises
     ------
     TypeError, ValueError
-        If a parameter or the data is not as described; the message says what is needed.
+        If a parameter or the data is not as described; the message states what is needed.
 
     Warns
     -----
     ConvergenceWarning
-        If the gradient is not within `tol`, with the reason and what to do.
+        If the fit did not meet `tol`; the message states the reason and a remedy.
 
     See Also
     --------
@@ -183,39 +181,40 @@ class AttentionContextualizer(
 
     With a context C of m tokens, K = C W_K and V = C W_V + b_V.
 
-    A token's output has the columns of Z of all heads, then the heads' log-sum-exps and, without
-    a context, self-weights. Computed on the sets as they are, without padding: a set's output
-    depends on no other set. Token weights w of a RaggedArray count a token w times. An evaluation
-    of the objective is O(sum n_i m_i (d_k + d_v) n_heads) time, with m_i = n_i without contexts;
-    memory does not grow with n_i m_i. Samples with the same n_i and m_i are computed together:
-    where both vary widely there are few of these, and fitting takes longer than by the formula.
+    A token's output has the columns of Z of all heads, then the heads' log-sum-exps and, without a
+    context, self-weights. Sets are not padded: a set's output depends on no other set. A token
+    weight w of a RaggedArray counts the token w times. An evaluation of the objective takes O(sum
+    n_i m_i (d_k + d_v) n_heads) time, with m_i = n_i without contexts; memory does not grow with
+    n_i m_i. Samples with the same n_i and m_i are computed together. If both vary widely, few
+    samples share them, and fitting takes longer than the formula suggests.
 
-    With scikit-learn 1.9 or later, ``set_callbacks`` takes its callbacks, as ``ProgressBar()`` or,
-    for a predictor, ``ScoringMonitor(scoring="accuracy")``. They are told of every iteration, with
-    the model as it is there; one that answers True ends the fit, without a ConvergenceWarning.
+    With scikit-learn 1.9 or later, ``set_callbacks`` takes its callbacks, for instance
+    ``ProgressBar()`` or, for a predictor, ``ScoringMonitor(scoring="accuracy")``. Every iteration
+    calls them with the current model. A callback that returns True ends the fit, without a
+    ConvergenceWarning.
 
-    `max_tokens` bounds the cost of `fit`: it grows with the number of tokens, no longer with the
-    square of a set's length. The mean and scale of tokens are those of all tokens. The sampled
-    tokens' weights make pooled means, sums, log-sum-exps and self-weights unbiased or nearly
-    unbiased estimates of those of the whole set; minima and maxima are those of the sample. A task
-    that rests on a few tokens, or pairs of tokens, of a large set can lose accuracy: a sample may
-    lack them. Nothing is sampled with a mask, a target per token or ``loss="reconstruction"``,
-    where a token has no weight.
+    `max_tokens` bounds the cost of `fit`, which then grows with the number of tokens and not with
+    the square of a set's length. The mean and scale of tokens are computed from all tokens. The
+    weights of the sampled tokens make pooled means, sums, log-sum-exps and self-weights unbiased or
+    nearly unbiased estimates of those of the whole set; minima and maxima are those of the sample.
+    A task that depends on a few tokens, or pairs of tokens, of a large set can lose accuracy,
+    because a sample may lack them. Nothing is sampled with a mask, a target per token or
+    ``loss="reconstruction"``.
 
     With ``loss="reconstruction"`` no token attends to itself, and the head maps each token's
-    contextual vector to the token itself, standardised. The loss is half the squared error,
-    averaged over features and tokens; sets of fewer than two tokens have no part in it. W_V and
-    the head are learned, while W_Q and W_K stay where they start, outside the penalty. For the
-    query is the very token that is to be predicted: when it was learned, it chose the others so
-    that they spelled the token out, and a token unlike the others was no longer seen. On matching
-    pairs (500 and 1000 sets) a random forest on the output had .55 accuracy then, and has .85. For
-    the same reason the head does not read the score statistics, though the output has them.
+    contextual vector to the standardised token. The loss is half the squared error, averaged over
+    features and tokens; sets of fewer than two tokens do not count. W_V and the head are learned.
+    W_Q and W_K keep their starting values and are not penalised, because the query is computed from
+    the token that is predicted: with learned W_Q and W_K the weights themselves encoded the token,
+    and the errors no longer showed a token unlike the others. On matching pairs (500 and 1000 sets)
+    a random forest on the output had .55 accuracy with learned W_Q and W_K, and has .85 now. For
+    the same reason the head does not read the score statistics, although the output has them.
 
-    The output has the pooled contextual vectors, and beside them the mean, standard deviation,
-    minimum and maximum over the set of its tokens' errors, each the root of the mean square over
-    features. With ``pooling=None`` it has each token's contextual vector and its error. A token
-    alone in its set is predicted by the intercept. Nothing is learned of a pooling: the query of
-    ``"attention"`` stays at 0, which is the mean.
+    The output has the pooled contextual vectors, then the mean, standard deviation, minimum and
+    maximum of the set's token errors. A token's error is its root mean square over features. With
+    ``pooling=None`` the output has each token's contextual vector and its error. The intercept
+    predicts a token that is alone in its set. The pooling learns nothing: the query of
+    ``"attention"`` stays at 0, which gives the mean.
 
     References
     ----------
@@ -301,25 +300,24 @@ class AttentionContextualizer(
     # Learning
 
     def fit(self, X, y=None, *, sample_weight=None):
-        """Learn the projections and the head from targets, or without any from the sets alone.
+        """Learn the projections and the head from targets, or from the sets alone.
 
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads; a :class:`~skattn.RaggedPair`, or with
-            `context` a frame of two columns, for sets that attend to others.
+            Anything that :func:`skattn.as_ragged` reads. For sets that attend to others, a
+            :class:`~skattn.RaggedPair` or, with `context`, a frame of two columns.
         y : array-like or container of arrays, default=None
-            A target per set, of shape (n_samples,) or (n_samples, n_outputs). With
-            ``pooling=None`` also a target per token: a list, object array or Series of arrays of
-            shape (n_tokens,) or (n_tokens, n_outputs), or a RaggedArray. A token whose target is
-            missing (NaN, None, pandas.NA or masked) is not scored, and serves the others as
-            context. None with ``loss="reconstruction"``, which is ``"auto"`` without y, or with
-            ``max_iter=0``.
+            A target per set, of shape (n_samples,) or (n_samples, n_outputs). With ``pooling=None``
+            also a target per token: a list, object array or Series of arrays of shape (n_tokens,)
+            or (n_tokens, n_outputs), or a RaggedArray. A token whose target is missing (NaN, None,
+            pandas.NA or masked) is not scored; the other tokens still attend to it. None is allowed
+            with ``loss="reconstruction"``, which is ``"auto"`` without y, and with ``max_iter=0``.
         sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
-            Weights of the sets, 0 or more; a set of weight 0, or without a token that is scored,
-            is left out altogether. Where y has a target per token, also a weight for each of
-            them; a token of weight 0 is not scored. In `token_mean_` and `token_scale_` all
-            tokens of a set then count as much as those of its own that are scored, on average.
+            Weights of the sets, 0 or more. A set of weight 0, or without a scored token, is left
+            out. If y has a target per token, the weights may be per token too; a token of weight 0
+            is not scored. In `token_mean_` and `token_scale_` every token then gets the mean weight
+            of its set's scored tokens.
 
         Returns
         -------
@@ -333,12 +331,12 @@ class AttentionContextualizer(
     def _fit(self, X, y, sample_weight, settings, last=None):
         """Read the sets, make the task, make the network, minimise, keep.
 
-        `settings` are checked parameters; `last` is the fitted estimator to go on from. Nothing
-        of this estimator changes before the fit has ended.
+        `settings` are checked parameters; `last` is the fitted estimator to continue from. This
+        estimator does not change before the fit has ended.
         """
         model, rng = unfitted(self), generator(settings.random_state)
         given = read_sets_in_context(model, X, reset=True)
-        told = {  # to callbacks; a table keeps its names
+        told = {  # for callbacks; a table keeps its names
             "X": X if not given.has_context and is_table(X) else given.as_data(),
             "y": y,
             "metadata": None if sample_weight is None else {"sample_weight": sample_weight},
@@ -374,7 +372,8 @@ class AttentionContextualizer(
             result = minimized(objective, theta0, listener, settings)
             if part is not None:
                 listener.end()
-            become(self, fitted(model, result))
+            if np.isfinite(result.loss):  # else interrupted before there was any
+                become(self, fitted(model, result))
             return result
 
         result = as_task(self, run, settings.max_iter, told)
@@ -386,15 +385,15 @@ class AttentionContextualizer(
     # What is read, and what is predicted
 
     def _checked(self):
-        """The parameters, checked, numbers as Python's own."""
+        """The checked parameters, with numbers as Python numbers."""
         return checked(self)
 
     def _plain(self, y):
-        """Targets of sets in a plain array, whatever they came in; None without."""
+        """Targets of sets as a plain array, or None if there are none."""
         return None if y is None else plain(y)
 
     def _loss_for(self, y):
-        """Name of the loss that goes with the dtype of y, whatever its values."""
+        """Name of the loss for the dtype of y; its values do not matter."""
         return "squared_error" if y.dtype.kind == "f" else "log_loss"
 
     # The network
@@ -441,7 +440,7 @@ class AttentionContextualizer(
         return {"coef": self.coef_, "intercept": self.intercept_}
 
     def _stored(self, task, params, result=None):
-        """The state of this estimator once parameters and task are its fitted attributes."""
+        """Set the fitted attributes from parameters and task; return this estimator's state."""
         params = {name: np.array(array) for name, array in params.items()}
         self._task_ = task
         for name in self._layers_[0].shapes(self.n_features_in_):
@@ -477,7 +476,7 @@ class AttentionContextualizer(
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Compared with `feature_names_in_` where there are such names, else not used.
+            Compared with `feature_names_in_` if that exists, else not used.
 
         Returns
         -------
@@ -493,8 +492,9 @@ class AttentionContextualizer(
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`. A single
-            set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token a sample.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`. A
+            single set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token per
+            sample.
 
         Returns
         -------
@@ -517,9 +517,9 @@ class AttentionContextualizer(
         return ready(read_sets_in_context(self, X, reset=False), self._layers_[0].mask, self)
 
     def _outputs(self, sets, pooling, with_extra=True):
-        """Rows of output of sets that were read: one per set, or per token without pooling.
+        """Output rows of sets that `_read` gave: one per set, or per token without pooling.
 
-        Zeros for an empty set. `with_extra` also the columns that the task adds.
+        An empty set gives zeros. With `with_extra` the columns that the task adds are included.
         """
         network, task, params = self._network(pooling), self._task_, self._params()
         extra = task.n_extra(pooling) if with_extra else 0
@@ -539,44 +539,45 @@ class AttentionContextualizer(
         return network.walk(sets, params, per, k + extra, of_chunk, self.n_jobs)
 
     def _pooled(self, sets):
-        """What the head reads of sets: pooled vectors, with ``pooling=None`` means."""
+        """The vectors that the head reads: pooled, or means with ``pooling=None``."""
         return self._outputs(sets, self._layers_[1] or MeanPooling(), with_extra=False)
 
     def contextualize(self, X):
-        """Contextual vectors of every token, whatever the pooling.
+        """Contextual vector of every token, with any pooling.
 
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`. A single
-            set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token a sample.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`. A
+            single set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token per
+            sample.
 
         Returns
         -------
         RaggedArray
-            One row of ``n_heads * (d_v + 2)`` columns for each token, with a context
-            ``n_heads * (d_v + 1)``, or ``n_heads * d_v`` without score statistics; tokens of
-            weight 0 have none. ``.to_frame()`` gives a frame indexed by set and token, whose
-            columns are not those of X.
+            One row per token, of ``n_heads * (d_v + 2)`` columns; ``n_heads * (d_v + 1)`` with a
+            context, ``n_heads * d_v`` without score statistics. Tokens of weight 0 have no row.
+            ``.to_frame()`` gives a frame indexed by set and token; its columns are not those of X.
         """
         check_is_fitted(self)
         sets = self._read(X)
         return sets.queries.with_values(self._outputs(sets, None, with_extra=False))
 
     def attention_weights(self, X):
-        """Attention weights of every set, per head; asking never changes `transform`.
+        """Attention weights of every set, per head; `transform` is not affected.
 
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`. A single
-            set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token a sample.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`. A
+            single set is ``[tokens]`` or ``X[i : i + 1]``; a bare 2-D array is one token per
+            sample.
 
         Returns
         -------
         list of ndarray of shape (n_heads, n_i, n_i), or (n_heads, n_i, m_i) with contexts
-            Row i of a set's weights says how much token i attends to each token; it sums to 1,
-            or to 0 where the mask leaves it nothing.
+            Row i of a set's weights is how much token i attends to each token. It sums to 1, or to
+            0 if the mask allows no token.
 
         Raises
         ------

@@ -1,14 +1,15 @@
-"""What a fitted model of attention looks at, and what it decides by: arrays and frames.
+"""Inspect a fitted model of attention: where it looks, and what its decisions depend on.
 
-Nothing here draws, and nothing changes the model. Every function takes an attention estimator, or
-a fitted pipeline or search that holds one; an importance is in units of that estimator's own
-linear head. All numbers come from the model's own network, in float64::
+The functions return arrays and frames; none of them plots or changes the model. Every function
+takes an attention estimator, or a fitted pipeline or search that holds one. Importances of tokens
+are in units of that estimator's own linear head. All numbers come from the model's own network, in
+float64::
 
     S = Q K^T * scale + log w,  A = softmax(S),  Z = A V
 
-Scores are computed for a limited number of query rows at a time, so that long sets take no memory
-of size n^2. Arrays of scores have the axes (b, n_heads, r, m): set, head, query, key. The keys are
-the set's own tokens, m = n, or those of the context that X brings.
+Scores are computed for a limited number of query rows at a time, so long sets need no memory of
+size n^2. Arrays of scores have the axes (b, n_heads, r, m): set, head, query, key. The keys are the
+set's own tokens, m = n, or the tokens of its context.
 """
 
 import itertools
@@ -38,15 +39,15 @@ __all__ = [
     "token_importance",
 ]
 
-BATCH_VALUES = 2**21  # token values of the sets without a token that are made at once
+BATCH_VALUES = 2**21  # token values of sets with one token left out, made at once
 FRAME_LIMIT = 2**30  # bytes of a frame of weights
 WORK_LIMIT = 1e12  # multiplications that leaving out every token may take
 ROW_BYTES = 6 * 8  # of a frame of weights: four positions, a weight and a score
 
-ONE_HOT = 0.95  # largest weight of a row from which on it is near one-hot
-UNIFORM = 0.99  # relative entropy of a row from which on it is near uniform
-MOST = 0.9  # share of rows from which on a head is saturated, or uniform
-ROUND_OFF = 1e-9  # of the logarithm of how many tokens there are to choose from
+ONE_HOT = 0.95  # a row with a weight above this is near one-hot
+UNIFORM = 0.99  # a row with a relative entropy above this is near uniform
+MOST = 0.9  # share of rows above which a head is saturated, or uniform
+ROUND_OFF = 1e-9  # of the logarithm of the number of tokens to choose from
 METHODS = ("weights", "gradient", "leave_one_out")
 KINDS = ("features", "within_sets", "sets")
 
@@ -55,7 +56,7 @@ KINDS = ("features", "within_sets", "sets")
 
 
 def attention_step(estimator, X):
-    """The fitted attention estimator in an estimator, and X as it gets to see it."""
+    """The fitted attention estimator in an estimator, and X as that estimator receives it."""
     if hasattr(estimator, "attention_weights"):
         check_is_fitted(estimator)
         return estimator, X
@@ -69,13 +70,13 @@ def attention_step(estimator, X):
             return attention_step(step, X)
     raise TypeError(
         f"{type(estimator).__name__} is not, and does not hold as a step, a fitted "
-        "estimator with attention weights, such as AttentionContextualizer or "
-        "AttentionClassifier. Pass that step itself, with X as the step sees it."
+        "estimator with attention weights, for instance AttentionContextualizer or "
+        "AttentionClassifier. Pass that step itself, with X as the step receives it."
     )
 
 
 def _holds_attention(estimator):
-    """Whether an estimator is one with attention weights, or a pipeline or search of such."""
+    """Whether an estimator, or one inside a pipeline or search, has attention weights."""
     if hasattr(estimator, "best_estimator_"):
         return _holds_attention(estimator.best_estimator_)
     return hasattr(estimator, "attention_weights") or any(
@@ -84,7 +85,7 @@ def _holds_attention(estimator):
 
 
 class _Tokens(NamedTuple):
-    """Each token's place in its set, and its label, (n_tokens,), labels None where not given."""
+    """Position of each token in its set and its label, (n_tokens,); labels None if not given."""
 
     position: np.ndarray
     labels: np.ndarray | None
@@ -100,7 +101,7 @@ class _Read(NamedTuple):
 
 
 def _read(estimator, X, token_labels=None, context_labels=None):
-    """What the model reads of X, with positions and labels as they are in X."""
+    """The sets that the model reads from X, with the positions and labels that X has."""
     model, X = attention_step(estimator, X)
     whole = Sets.of(as_sets(X, model))
     queries = keys = _tokens(whole.queries, token_labels, "token_labels")
@@ -108,7 +109,7 @@ def _read(estimator, X, token_labels=None, context_labels=None):
         keys = _tokens(whole.keys, context_labels, "context_labels")
     elif context_labels is not None:
         raise ValueError(
-            "context_labels are for the tokens of a context, but X brings none: give "
+            "context_labels are for the tokens of a context, but X has no context: give "
             "token_labels alone."
         )
     sets = model._read(X).map(lambda side: side.astype(np.float64))
@@ -116,7 +117,7 @@ def _read(estimator, X, token_labels=None, context_labels=None):
 
 
 def _tokens(whole, labels, name):
-    """Places and labels of the tokens of weight above 0."""
+    """Positions and labels of the tokens of weight above 0."""
     labels = None if labels is None else _flat_labels(labels, whole.lengths, name)
     position = np.arange(whole.n_tokens) - whole.repeat(whole.offsets[:-1])
     if whole.weights is not None:
@@ -142,10 +143,10 @@ def _flat_labels(token_labels, lengths, name):
 
 
 class _Block(NamedTuple):
-    """A chunk with tokens and keys, as the network has it, with positions as arrays.
+    """A chunk of the network that has tokens and keys, with positions as arrays.
 
-    sets (b,) and rows (b, n) are positions of sets and of their tokens; weights (b, n) says how
-    often each query counts, copies (b, m) as how many copies attention counts a key.
+    sets (b,) and rows (b, n) are positions of sets and of their tokens; weights (b, n) is how often
+    each query counts, copies (b, m) how often each key counts in attention.
     """
 
     chunk: Chunk
@@ -156,7 +157,7 @@ class _Block(NamedTuple):
 
 
 def _blocks(network, sets):
-    """The sets in blocks, those without tokens or keys left out."""
+    """Blocks of the sets that have tokens and keys."""
     for chunk in network.chunks(sets):
         (b, n, _), m = chunk.block.X.shape, chunk.block.C.shape[1]
         if n and m:
@@ -196,20 +197,20 @@ def attention_frame(estimator, X, *, token_labels=None, context_labels=None, hea
     token_labels : sequence of n_samples sequences, default=None
         A label for each token of each set.
     context_labels : sequence of n_samples sequences, default=None
-        A label for each token of each context, where X brings such: the labels of the keys.
+        A label for each token of each context, if X has contexts: the labels of the keys.
     heads : array-like of int, default=None
-        Which heads; all where None.
+        Heads to include; None is all.
     sets : array-like of int, default=None
-        Positions of the sets that are wanted; all where None.
+        Positions of the sets to include; None is all.
 
     Returns
     -------
     pandas.DataFrame
-        Columns ``set``, ``head``, ``query`` and ``key``, positions counted from 0, a key's in the
-        context where X brings one; ``query_label`` and ``key_label`` where there are labels;
-        ``weight``, how much the query attends to the key; and ``score``, the scaled score (plus
-        the logarithm of the key's token weight) of which, over the keys of a query, `weight` is
-        the softmax; -inf where the mask forbids. Empty sets and tokens of weight 0 have no rows.
+        ``set``, ``head``, ``query`` and ``key`` are positions, counted from 0; if X has contexts, a
+        key's position is in its context. ``query_label`` and ``key_label`` are there if labels are
+        given. ``score`` is the scaled score plus the logarithm of the key's token weight, and -inf
+        where the mask forbids the pair. ``weight`` is how much the query attends to the key: the
+        softmax of ``score`` over the query's keys. Empty sets and tokens of weight 0 have no rows.
 
     Raises
     ------
@@ -249,7 +250,7 @@ def attention_frame(estimator, X, *, token_labels=None, context_labels=None, hea
             f"{len(heads)} heads would have {sizes.sum()} rows and take "
             f"{ROW_BYTES * sizes.sum() / 1e9:.1f} GB, more than the {FRAME_LIMIT / 1e9:.1f} GB "
             "that are made at once. Choose fewer sets or heads, or use attention_diagnostics, "
-            "which keeps no weights."
+            "which does not keep the weights."
         )
     first = np.concatenate([[0], np.cumsum(sizes)])  # row of the frame at which each set begins
     weight, score = np.empty(first[-1]), np.empty(first[-1])
@@ -280,8 +281,9 @@ def attention_frame(estimator, X, *, token_labels=None, context_labels=None, hea
 def attention_diagnostics(estimator, X):
     """How sharp each head's attention is, and whether it has saturated or gone flat.
 
-    A row is what one query attends to. Only rows with a choice count, those of queries that may
-    attend to at least two tokens; where there are none, as in sets of one token, all rows do.
+    A row holds the weights of one query. Only rows with a choice count: rows of queries that may
+    attend to at least two tokens. If there are none, for instance in sets of one token, all rows
+    count.
 
     Parameters
     ----------
@@ -293,21 +295,21 @@ def attention_diagnostics(estimator, X):
     Returns
     -------
     pandas.DataFrame of n_heads rows
-        ``n_rows`` is the number of rows with a choice. Means over rows are ``score_spread``, the
-        standard deviation of a row's scaled scores; ``entropy``, relative to that of equal
-        weights, from 0 to 1; ``effective_tokens``, the exponential of the entropy;
-        ``share_one_hot``, of rows with a weight above 0.95; ``share_uniform``, of rows of relative
-        entropy above 0.99; ``self_weight``, NaN where X brings a context; and
+        ``n_rows`` is the number of rows with a choice. Seven columns are means over rows:
+        ``score_spread``, the standard deviation of a row's scaled scores; ``entropy``, relative to
+        that of equal weights, from 0 to 1; ``effective_tokens``, the exponential of the entropy;
+        ``share_one_hot``, the share of rows with a weight above 0.95; ``share_uniform``, the share
+        of rows with a relative entropy above 0.99; ``self_weight``, NaN if X has contexts; and
         ``jacobian_norm``, the Frobenius norm of ``diag(p) - p p^T``, through which gradients reach
-        the scores: at most 1/2, and 0 for a one-hot row. ``verdict`` is ``"saturated"`` where nine
-        rows in ten are near one-hot, ``"uniform"`` where nine in ten are near equal weights, ``"no
-        choice"`` where there are no rows to judge by, else ``"healthy"``; ``advice`` says what
-        that means and what to change.
+        the scores: at most 1/2, and 0 for a one-hot row. ``verdict`` is ``"saturated"`` if nine
+        rows in ten are near one-hot, ``"uniform"`` if nine in ten have nearly equal weights,
+        ``"no choice"`` if no row has a choice, else ``"healthy"``. ``advice`` explains the verdict
+        and what to change.
 
     Notes
     -----
-    Token weights count a token, as query and as key, w times. O(sum n_i m_i) time, and the memory
-    of one chunk of scores.
+    A token of weight w counts w times, as query and as key. O(sum n_i m_i) time, and the memory of
+    one chunk of scores.
 
     Examples
     --------
@@ -351,7 +353,7 @@ def row_entropies(estimator, X, *, no_choice=0.0):
     X : container of n_samples sets
         Anything that the estimator reads.
     no_choice : float, default=0.0
-        What stands for a token that may attend to one token only, or to none.
+        Value for a token that may attend to only one token, or to none.
 
     Returns
     -------
@@ -394,7 +396,7 @@ def _measured(model, X):
     Yields the positions of the query tokens in X (b, r), their token weights (b, r), whether they
     may attend to more than one token (b, r), and a dict of measures (b, n_heads, r).
 
-    Where a key stands for w copies, each has the weight p = a / w, and sums run over the copies:
+    If a key stands for w copies, each copy has the weight p = a / w, and sums run over the copies:
     sum p^k = sum_j a_j p_j^(k - 1).
     """
     for block, rows, S, A in _attended(model, X):
@@ -429,27 +431,27 @@ def _measured(model, X):
 
 
 def _meaning_of_uniform(model, has_context):
-    """What a model computes whose rows all give equal weight, in a sentence or two."""
+    """A sentence or two on what the model computes if every row gives equal weights."""
     (attention, pooling), mask = model._layers_, model._layers_[0].mask
     per_token = model._task_.per_token
-    which = mask.attends_to.format(whole="context" if has_context else "set")
+    which = mask.attends_to.replace("{whole}", "context" if has_context else "set")
     meaning = f"Each token's output is then the mean of {which}"
     linear = per_token or pooling is None or hasattr(pooling, "token_weights")
     tokens_alike = mask.sees_all and getattr(pooling, "keeps_equal_tokens", False)
     if not hasattr(model, "coef_") or not (linear or tokens_alike):
         return f"{meaning}."
-    meaning += ": with such heads alone this is a linear model on "
+    meaning += ": if all heads are uniform, this is a linear model on "
     meaning += "these means" if per_token else "pooled tokens"
     n_values = attention.n_heads * attention.d_v
     if attention.score_statistics and model.coef_.shape[1] > n_values:  # the head reads them
         meaning += " and on score statistics, near log n plus the mean score of n tokens"
-        sees_itself = mask.sees_all or bool(mask.allowed(np.array([[0]]), np.array([0]))[0, 0])
+        sees_itself = mask.sees_all or np.all(mask.allowed(np.array([[0]]), np.array([0])))
         meaning += ", and 1 / n" if sees_itself and not has_context else ""
     return f"{meaning}."
 
 
 def _verdict(row, uniform):
-    """A word on a head, and what to change; `uniform` says what a head does that is so."""
+    """Verdict and advice on a head; `uniform` describes what a uniform head computes."""
     if not row.n_rows:
         return "no choice", (
             "No query may attend to more than one token, so attention passes tokens on as they are."
@@ -457,22 +459,22 @@ def _verdict(row, uniform):
     if row.share_one_hot > MOST:
         what = "their own token" if row.self_weight > MOST else "a single token"
         return "saturated", (
-            f"Nearly all rows attend to {what} alone, and pass hardly any gradient on to the "
-            "scores. That is right where equal tokens are told apart or counted; if the model does "
+            f"Nearly all rows attend to {what} alone, so hardly any gradient reaches the scores. "
+            "That is right if the task is to recognise or count equal tokens. If the model does "
             "badly, choose a larger alpha, a smaller scale, or init='glorot', which starts smaller."
         )
     if row.share_uniform > MOST:
         return "uniform", (
             "Nearly all rows give all tokens equal weight: scores spread by "
-            f"{row.score_spread:.2g} only. {uniform} One such head among others does no harm; "
-            "where all are so, too strong an alpha may have drawn W_Q W_K^T to 0: choose a smaller "
-            "one, as AttentionContextualizerCV does, or a larger scale."
+            f"{row.score_spread:.2g} only. {uniform} One uniform head among others does no harm. "
+            "If all heads are uniform, alpha may be too strong and W_Q W_K^T near 0: choose a "
+            "smaller alpha, for instance with AttentionContextualizerCV, or a larger scale."
         )
     return "healthy", "Nothing to change."
 
 
 def head_similarity(estimator, X):
-    """How alike the heads attend: 1 less the mean Jensen-Shannon distance between their rows.
+    """How similar the heads are: 1 minus the mean Jensen-Shannon distance between their rows.
 
     Parameters
     ----------
@@ -484,8 +486,8 @@ def head_similarity(estimator, X):
     Returns
     -------
     ndarray of shape (n_heads, n_heads)
-        Symmetric; 1 where two heads give every pair of tokens the same weight, 0 where no query
-        attends to one token with both. NaN where no query may attend to more than one token.
+        Symmetric. 1 if two heads give every pair of tokens the same weight, 0 if no query attends
+        to the same token with both heads. NaN if no query may attend to more than one token.
 
     Notes
     -----
@@ -502,7 +504,7 @@ def head_similarity(estimator, X):
     >>> import numpy as np
     >>> from skattn import AttentionContextualizer
     >>> from skattn.inspection import head_similarity
-    >>> W = np.array([[1.0, 1.0, 0.0]])  # of three heads, the last has scores of 0
+    >>> W = np.array([[1.0, 1.0, 0.0]])  # three heads; the last has scores of 0
     >>> model = AttentionContextualizer(
     ...     n_heads=3, d_k=1, d_v=1, init={"W_Q": W, "W_K": W}, max_iter=0
     ... ).fit([[[1.0], [2.0]]])
@@ -528,15 +530,15 @@ def head_similarity(estimator, X):
     return 1 - (distance + distance.T) / total
 
 
-# What the decision rests on
+# What the decision depends on
 
 
 def token_importance(estimator, X, *, method="weights", target=None, token_labels=None):
     """How much each token of each set matters for the decision, by up to three methods.
 
-    The decision on a set is the raw prediction of the estimator's linear head, ``pooled @ coef_.T
-    + intercept_``, which transformers learn too: log-odds for two classes. With ``pooling=None``
-    the head reads the mean of a set's tokens.
+    The decision on a set is the raw prediction of the estimator's linear head,
+    ``pooled @ coef_.T + intercept_``: log-odds for two classes. Transformers learn this head too.
+    With ``pooling=None`` the head reads the mean of a set's tokens.
 
     Parameters
     ----------
@@ -545,41 +547,42 @@ def token_importance(estimator, X, *, method="weights", target=None, token_label
     X : container of n_samples sets
         Anything that the estimator reads. A single set is ``[tokens]`` or ``X[i : i + 1]``.
     method : {"weights", "gradient", "leave_one_out", "all"} or list, default="weights"
-        ``"weights"``: the attention a token receives from all tokens, each with its weight in the
-        pooling, mean over heads. It says where the model looks, not what for, and needs no head.
-        ``"gradient"``: the decision's gradient times the token, as it lies from the mean of the
-        training tokens (from 0 without `standardize`). ``"leave_one_out"``: how much the decision
-        falls when the set is read without the token, computed anew.
+        ``"weights"``: the attention that a token receives from all tokens, each weighted as in the
+        pooling, averaged over heads. It shows where the model looks, not why, and needs no head.
+        ``"gradient"``: the gradient of the decision times the token minus the training mean (times
+        the token without `standardize`). ``"leave_one_out"``: how much the decision falls if the
+        token is removed from the set.
     target : label or int, default=None
-        The class, one of ``classes_``, or the number of the output of a regression, whose
-        decision is explained. None is the second of two classes, of more the one that the
-        model chooses for each set, and the only output of a regression.
+        The class, one of ``classes_``, or the number of a regression's output whose decision is
+        explained. None is the second of two classes, the predicted class of each set if there are
+        more, and the only output of a regression.
     token_labels : sequence of n_samples sequences, default=None
         A label for each token of each set.
 
     Returns
     -------
     Bunch
-        ``frame`` is a pandas frame with the columns ``set``, ``token`` (its position), ``label``
-        where there are labels, and one per method; ``importances`` the same numbers as a
-        RaggedArray with a column per method, ``methods``; ``agreement`` a frame of the Spearman
-        correlations between methods within a set, mean over the sets of two tokens or more in
-        which neither is constant; ``decision`` (n_samples,) what is explained, and ``target``
-        (n_samples,) which class or output it belongs to, both None for ``"weights"`` alone.
-        Tokens of weight 0 have no rows; one of weight w stands for its w copies together.
+        ``frame`` is a pandas frame with the columns ``set``, ``token`` (its position), ``label`` if
+        labels are given, and one per method. ``importances`` has the same numbers as a RaggedArray
+        with one column for each of ``methods``. ``agreement`` is a frame of Spearman correlations
+        between methods within a set, averaged over the sets of two tokens or more in which neither
+        method is constant. ``decision`` (n_samples,) holds the explained decisions and ``target``
+        (n_samples,) their classes or outputs; both are None for ``"weights"`` alone. Tokens of
+        weight 0 have no rows; a token of weight w stands for its w copies together.
 
     Raises
     ------
     ValueError
-        If a method needs a head and the model was fitted without y; if the target is not one of
-        those there are; or if leaving out every token would take more than 1e12 multiplications.
+        If a method needs a head and the model was fitted without y; if `target` does not exist; or
+        if leaving out every token would take more than 1e12 multiplications.
 
     Notes
     -----
-    Where the pooling is no weighted mean, ``"weights"`` takes for a token's weight: with
-    ``"max"`` the share of a head's columns in which the token is largest, and with ``"stats"``
-    and poolings of your own that of the mean. ``"weights"`` and ``"gradient"`` take O(sum n_i^2)
-    time, the memory of one chunk, ``"leave_one_out"`` O(sum n_i^3).
+    If the pooling is not a weighted mean, ``"weights"`` uses these weights of tokens: with
+    ``"max"`` the share of a head's columns in which the token is largest, with ``"stats"`` the
+    weights of the mean. A pooling of your own needs `token_shares` or `token_weights` for it.
+    ``"weights"`` and ``"gradient"`` take O(sum n_i^2) time and the memory of one chunk;
+    ``"leave_one_out"`` takes O(sum n_i^3) time.
 
     References
     ----------
@@ -595,7 +598,7 @@ def token_importance(estimator, X, *, method="weights", target=None, token_label
     ...     n_train=300, return_token_labels=True, random_state=0
     ... )
     >>> model = AttentionClassifier(pooling="max", alpha=1e-2, tol=1e-2, random_state=0).fit(X, y)
-    >>> bag = int(model.decision_function(X_test).argmax())  # surely holds a nine
+    >>> bag = int(model.decision_function(X_test).argmax())  # most certain to hold a nine
     >>> found = token_importance(
     ...     model, X_test[bag : bag + 1], method="leave_one_out", token_labels=digits[bag : bag + 1]
     ... ).frame
@@ -608,9 +611,9 @@ def token_importance(estimator, X, *, method="weights", target=None, token_label
     model, sets, (position, labels), _ = _read(estimator, X, token_labels)
     if sets.has_context:
         raise TypeError(
-            "X brings a context, and a decision on it rests on the tokens of both sides and on "
-            "each query through the keys: there is no one importance of a token. Look at "
-            "attention_frame, or leave out tokens yourself and compare decision_function."
+            "X has contexts, and a decision depends on pairs of tokens from both sides: a single "
+            "token has no importance of its own. Look at attention_frame, or leave out tokens "
+            "yourself and compare decision_function."
         )
     X = sets.queries
     columns = {name: np.zeros(X.n_tokens) for name in methods}
@@ -645,7 +648,7 @@ def token_importance(estimator, X, *, method="weights", target=None, token_label
 
 
 def _methods(method):
-    """Names of the methods of importance that are asked for."""
+    """Names of the requested methods of importance."""
     asked = list(METHODS) if method == "all" else [method] if isinstance(method, str) else method
     if not asked or not set(asked) <= set(METHODS):
         raise ValueError(f"method must be among {[*METHODS, 'all']}, but is {method!r}.")
@@ -657,14 +660,14 @@ def _decision_on(model, X, target):
     if not hasattr(model, "coef_"):
         raise ValueError(
             f"This {type(model).__name__} was fitted without y and has no linear head to decide "
-            "with: fit it with targets, or ask for method='weights'."
+            "with: fit it with targets, or choose method='weights'."
         )
     coef, intercept = model.coef_, model.intercept_
     if coef.shape[1] != model._n_features_out:
         raise ValueError(
             f"The head of this {type(model).__name__} reads {coef.shape[1]} columns, but a set's "
-            f"output has {model._n_features_out}: it predicts something else than a target of the "
-            "set, as one that learned from tokens alone. Ask for method='weights'."
+            f"output has {model._n_features_out}: it does not predict a target of the set, for "
+            "instance because it learned from tokens alone. Choose method='weights'."
         )
     names = getattr(model, "classes_", np.arange(len(coef)))
     if len(names) == 2 and len(coef) == 1:  # log-odds of the second class
@@ -680,7 +683,7 @@ def _decision_on(model, X, target):
         which = np.full(len(X), len(names) - 1)
     else:
         raise ValueError(
-            f"The model has {len(names)} outputs: say which by target, 0 to {len(names) - 1}."
+            f"The model has {len(names)} outputs: choose one by target, 0 to {len(names) - 1}."
         )
     return coef[which], intercept[which], names[which]
 
@@ -693,13 +696,13 @@ def _refuse_too_much(model, X):
     if work > WORK_LIMIT:
         raise ValueError(
             f"Leaving out every token of these {len(X)} sets, the longest of {X.lengths.max()} "
-            f"tokens, takes {work:.1e} multiplications, more than {WORK_LIMIT:.0e}. Ask for fewer "
-            "or shorter sets, or for method='gradient'."
+            f"tokens, takes {work:.1e} multiplications, more than {WORK_LIMIT:.0e}. Give fewer "
+            "or shorter sets, or choose method='gradient'."
         )
 
 
 def _left_out(model, X, coef, intercept):
-    """Decision on each token's set without that token, (n_tokens,), computed anew."""
+    """Decision on each token's set without that token, (n_tokens,)."""
     sets = X.repeat(np.arange(len(X)))  # of each token
     position = np.arange(X.n_tokens) - X.offsets[sets]
     size = np.cumsum(X.lengths[sets] * X.n_features) // BATCH_VALUES
@@ -718,15 +721,18 @@ def _received(model, sets):
     """Attention that each token receives in the pooled output, (n_tokens,), mean over heads."""
     attention, pooling = model._layers_
     pooling = pooling or MeanPooling()
-    if not hasattr(pooling, "token_shares"):
+    if not hasattr(pooling, "token_shares") and not hasattr(pooling, "token_weights"):
         raise ValueError(
-            f"method='weights' needs to know how much each token has of the pooled output, but "
+            f"method='weights' needs each token's share of the pooled output, but "
             f"{type(pooling).__name__} has no token_shares(params, tokens). Choose "
             "method='gradient' or 'leave_one_out'."
         )
     H, d_v = attention.n_heads, attention.d_v
     outputs = sets.queries.with_values(model._outputs(sets, None, with_extra=False))
-    shares = pooling.token_shares(model.pooling_params_, outputs)  # (n_tokens, 1 or k)
+    if hasattr(pooling, "token_shares"):
+        shares = pooling.token_shares(model.pooling_params_, outputs)  # (n_tokens, 1 or k)
+    else:
+        shares = pooling.token_weights(outputs)[:, None]
     if shares.shape[1] > 1:
         shares = shares[:, : H * d_v].reshape(-1, H, d_v).mean(axis=-1)
     shares = np.broadcast_to(shares, (len(shares), H))
@@ -771,22 +777,22 @@ def permutation_importance(
     Parameters
     ----------
     estimator : estimator
-        Any fitted estimator that predicts from sets, a pipeline too.
+        Any fitted estimator that predicts from sets, for instance a pipeline.
     X : container of n_samples sets
-        Anything that :func:`skattn.as_ragged` reads; the estimator is given a RaggedArray.
+        Anything that :func:`skattn.as_ragged` reads; the estimator gets a RaggedArray.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         The targets.
     scoring : str or callable, default=None
-        What to score by; the estimator's own `score` where None.
+        The score; None is the estimator's own `score`.
     n_repeats : int, default=5
         How often each feature is shuffled.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the shuffles.
     kind : {"features", "within_sets", "sets"}, default="features"
-        ``"features"`` shuffles one feature over all tokens of all sets, so that it says nothing
-        any more. ``"within_sets"`` shuffles it among the tokens of each set: what the set holds
-        stays, which token holds what is lost, so it measures how the feature interacts with
-        others. ``"sets"`` shuffles whole sets, against y: all that the model knows, as one row.
+        ``"features"`` shuffles one feature over all tokens of all sets, so that it carries no
+        information. ``"within_sets"`` shuffles it among the tokens of each set: the set keeps its
+        values, but not which token has which. That measures how the feature interacts with others.
+        ``"sets"`` shuffles whole sets against y: one row, for everything that the model uses.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the sets in the score.
 

@@ -15,31 +15,31 @@ __all__ = ["SetJoiner"]
 class SetJoiner(RaggedOutputMixin, BaseEstimator):
     """Join each row of a table with the set of its rows in a child table.
 
-    The parents' table has one row per sample, as customers; the child table has any number of
-    rows for each, as their transactions, with the parents' key in one of its columns. The output
-    is one set of tokens per parent, in the parents' order, ready for an estimator of sets. The
-    parents' other columns are left aside: a ColumnTransformer puts them beside the pooled sets.
+    The parents' table has one row per sample, for instance customers. The child table has any
+    number of rows for each, for instance transactions, with the parents' key in one of its columns.
+    The output is one set of tokens per parent, in the parents' order, ready for an estimator of
+    sets. The parents' other columns are not used: a ColumnTransformer puts them beside the pooled
+    sets.
 
     Parameters
     ----------
     child : pandas or polars DataFrame, or Arrow table
-        The child table. It is read, never written to; a clone shares it.
+        The child table. It is never changed; a clone shares it.
     key : str or list of str
-        The column of the parents' table that holds their key, or the columns that together do.
+        The column, or columns, of the parents' table that hold their key.
     columns : str or list of str
         The numeric columns of `child` that are the features of a token.
     child_key : str or list of str, default=None
-        The column or columns of `child` that hold the parent's key; those of the name `key` where
-        None.
+        The column, or columns, of `child` that hold the parent's key; None is `key`.
     order_by : str or list of str, default=None
-        Columns of `child` to sort each set's rows by; None keeps them in their order.
+        Columns of `child` to sort each set's rows by; None keeps their order.
     weight : str, default=None
         The column of `child` that holds token weights.
 
     Attributes
     ----------
     keys_ : pandas.Index of shape (n_keys,)
-        The keys that the child table has rows for, in the order in which each first appears.
+        The keys in the child table, in the order in which each first appears.
     n_features_out_ : int
         Number of features of a token.
 
@@ -47,21 +47,21 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
     ------
     TypeError, ValueError
         If the child table is not as :meth:`RaggedArray.from_frame` needs it; if X has no column
-        `key`, or a row without a key; in `fit`, if the child table has no row for any row of X,
-        as where one table holds keys as text and the other as numbers.
+        `key`, or a row without a key; in `fit`, if the child table has no row for any row of X, for
+        instance because one table holds keys as text and the other as numbers.
 
     See Also
     --------
-    RaggedArray.from_frame : The same for a table that is at hand.
+    RaggedArray.from_frame : The same outside a pipeline.
 
     Notes
     -----
-    A parent without rows gets an empty set, and a row of a parent that X lacks is left aside, so
-    that a training fold sees its own rows only. A key may stand several times in X.
+    A parent without rows gets an empty set. Rows of parents that are not in X are ignored, so a
+    training fold uses only its own rows. A key may appear several times in X.
 
     `fit` groups the child table, O(n_rows log(n_rows)); `transform` looks the keys up and copies
-    their tokens. Nothing is learned from X or y: to let a fitted pipeline see new rows, fit this
-    step alone again, ``model[0].set_params(child=today).fit(parents)``.
+    their tokens. Nothing is learned from X or y: to give a fitted pipeline new rows, refit this
+    step alone, ``model[0].set_params(child=today).fit(parents)``.
 
     Examples
     --------
@@ -119,12 +119,12 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
         found = positions(sets.index, keys) >= 0
         if len(keys) and not found.any():
             raise ValueError(
-                f"The child table has no row for any of {len(keys)} keys of X: its keys are as "
-                f"{sets.index[:3].tolist()}, those of X as {keys[:3].tolist()}. Both tables must "
+                f"The child table has no row for any of {len(keys)} keys of X: its keys are like "
+                f"{sets.index[:3].tolist()}, those of X like {keys[:3].tolist()}. Both tables must "
                 "write a key the same way."
             )
         self.keys_ = sets.index
-        # with an empty set at the end, which position -1 takes for a key without rows
+        # with an empty set at the end: position -1, for a key without rows, finds it
         offsets = np.append(sets.offsets, sets.offsets[-1])
         self._sets = sets._with(offsets=offsets, index=None)
         self.n_features_out_ = sets.n_features
@@ -141,8 +141,8 @@ class SetJoiner(RaggedOutputMixin, BaseEstimator):
         Returns
         -------
         RaggedArray
-            One set per row of X, empty where the child table has no rows for its key; with the
-            index of a pandas X. Its `rows` are positions in the child table.
+            One set per row of X, empty if the child table has no rows for its key, with the index
+            of a pandas X. Its `rows` are positions in the child table.
         """
         check_is_fitted(self)
         sets = self._sets.take(positions(self.keys_, self._keys(X)))

@@ -1,7 +1,7 @@
 """Masks: which tokens of its set a token attends to.
 
-A mask is a frozen value. `allowed` is all that the kernels ask; what else a mask answers tells the
-estimators whether token weights go with it, and the diagnostics how to word their advice.
+A mask is a frozen value. The kernels use `allowed` alone. From its other attributes the estimators
+see whether the mask allows token weights, and the diagnostics take their words.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ __all__ = ["MASKS", "Mask"]
 
 @dataclass(frozen=True)
 class Mask:
-    """What every mask answers; a mask of your own derives from it and defines `allowed`.
+    """Base class of masks; your own mask derives from it and defines `allowed`.
 
     Attributes
     ----------
@@ -20,8 +20,8 @@ class Mask:
         What a token attends to, in words that follow "the mean of"; ``{whole}`` stands for "set"
         or "context".
     weights_are_copies : bool, default=False
-        Whether a token of weight w may stand for w copies of itself. False where the order or the
-        identity of tokens decides: such a mask refuses token weights other than 0 and 1.
+        Whether a token of weight w may stand for w copies of itself. False if the order or the
+        identity of tokens matters; token weights other than 0 and 1 are then refused.
     sees_all : bool, default=False
         Whether every token attends to the same tokens, all of them.
     only_self : bool, default=False
@@ -119,7 +119,7 @@ MASKS = {"causal": Causal, "exclude_self": ExcludeSelf, "diagonal": Diagonal}
 
 
 def mask_of(mask):
-    """The mask of a name, of None, or the mask itself."""
+    """The Mask for a name or for None; a Mask itself is returned unchanged."""
     if mask is None:
         return NoMask()
     return MASKS[mask]() if isinstance(mask, str) else mask

@@ -1,4 +1,4 @@
-"""Sets and their contexts: what cross-attention learns from."""
+"""Sets and their contexts: the input of cross-attention."""
 
 from dataclasses import dataclass
 
@@ -14,18 +14,18 @@ __all__ = ["RaggedPair"]
 class RaggedPair:
     """Sets of tokens, each with the set of tokens that it attends to, its context.
 
-    Sample i is the pair of ``queries[i]`` and ``context[i]``, which may have different numbers of
-    tokens and of features. As a :class:`~skattn.RaggedArray` it takes part in scikit-learn's
-    splitters: it has a length, a ``shape`` and takes integers, slices, integer and boolean arrays
-    as indices.
+    Sample i is the pair of ``queries[i]`` and ``context[i]``. The two may have different numbers of
+    tokens and of features. Like a :class:`~skattn.RaggedArray` it works with scikit-learn's
+    splitters: it has a length and a ``shape``, and its index may be an integer, a slice, or an
+    integer or boolean array.
 
     Parameters
     ----------
     queries : container of n_samples sets
         The tokens that attend: anything that :func:`skattn.as_ragged` reads. A dense 2-D array is
-        one token a sample.
+        one token per sample.
     context : container of n_samples sets
-        The tokens that are attended to, sample by sample.
+        The tokens that the queries attend to, sample by sample.
 
     Attributes
     ----------
@@ -35,16 +35,16 @@ class RaggedPair:
     Raises
     ------
     TypeError
-        If one side is no container of sets.
+        If one side is not a container of sets.
     ValueError
-        If the sides have different numbers of sets or different indices, as pandas objects and
-        :meth:`skattn.RaggedArray.from_frame` bring them, or one of them cannot be read; the
-        message names the side.
+        If the sides have different numbers of sets, or different indices from pandas objects or
+        :meth:`skattn.RaggedArray.from_frame`, or if a side cannot be read; the message names the
+        side.
 
     Notes
     -----
-    Token weights of the context say how often each of its tokens stands there, to be attended to;
-    those of the queries weigh them in the pooling.
+    A token weight in the context is how often that token stands there to be attended to. Token
+    weights of the queries count in the pooling.
 
     Examples
     --------
@@ -81,10 +81,10 @@ class RaggedPair:
         index, context_index = read["queries"].index, read["context"].index
         if not (index is None or context_index is None or _equal(index, context_index)):
             raise ValueError(
-                "The index of the context is not that of the queries, though each set is paired "
-                "with the context at its own position. Bring one into the order of the other, as "
-                "by context.loc[queries.index] or from_frame(..., index=queries.index), or give "
-                "the sets without their index."
+                "The index of the context is not that of the queries, but each set is paired with "
+                "the context at its own position. Bring one into the order of the other, for "
+                "instance by context.loc[queries.index] or from_frame(..., index=queries.index), "
+                "or give the sets without their index."
             )
         dtype = np.result_type(*(side.dtype for side in read.values()))
         for name, side in read.items():
@@ -92,7 +92,7 @@ class RaggedPair:
 
     @classmethod
     def _trusted(cls, queries, context):
-        """Build from sides that are known to be valid, without looking at them again."""
+        """Build from sides that are known to be valid, without checking them again."""
         self = object.__new__(cls)
         self.__dict__.update(queries=queries, context=context)
         return self
@@ -147,9 +147,9 @@ class RaggedPair:
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError(
-            "A RaggedPair has two sets in each sample and is not turned into one NumPy array: use "
-            ".queries and .context, each of them a RaggedArray; or an estimator that attends from "
-            "one to the other first, as AttentionContextualizer."
+            "A RaggedPair has two sets in each sample and does not become one NumPy array: use "
+            ".queries and .context, both RaggedArrays, or first an estimator that attends from "
+            "one to the other, for instance AttentionContextualizer."
         )
 
     def __eq__(self, other):
@@ -189,7 +189,7 @@ class RaggedPair:
         Returns
         -------
         RaggedPair
-            An equal collection in which every token left has a positive weight.
+            An equal collection in which every token has a positive weight.
         """
         queries, context = self.queries.drop_zero_weights(), self.context.drop_zero_weights()
         return RaggedPair._trusted(queries, context)

@@ -1,4 +1,4 @@
-"""The model of AttentionContextualizer with its head kept: a classifier and a regressor of sets."""
+"""AttentionClassifier and AttentionRegressor: the contextualizer with its head as a predictor."""
 
 import itertools
 
@@ -20,7 +20,7 @@ __all__ = ["AttentionClassifier", "AttentionRegressor"]
 
 
 class _Predictor(AttentionContextualizer):
-    """What both have beside the contextualizer."""
+    """What both predictors add to the contextualizer."""
 
     _learns_without_y = False
 
@@ -37,15 +37,15 @@ class _Predictor(AttentionContextualizer):
         )
         if not fits:
             raise ValueError(
-                f"{type(self).__name__} has loss one of {['auto', *allowed]}, but is given "
-                f"{loss!r}."
+                f"{type(self).__name__} needs a loss out of {['auto', *allowed]}, but got {loss!r}."
             )
         return settings
 
     def _predicted(self, X, of_raw):
-        """`of_raw` of the head's output, (n_samples, n_outputs) there, zeros in for an empty set.
+        """`of_raw` of the head's output (n_samples, n_outputs); an empty set is pooled to zeros.
 
-        With a target per token (n_tokens, n_outputs), and a list of what it gives for each set.
+        With a target per token the head's output is (n_tokens, n_outputs), and the result a list of
+        one array per set.
         """
         check_is_fitted(self, "coef_")
         if not self._task_.per_token:
@@ -55,15 +55,15 @@ class _Predictor(AttentionContextualizer):
         return [out[a:b] for a, b in itertools.pairwise(tokens.offsets)]
 
     def _raw(self, pooled):
-        """Raw predictions (n, n_outputs) of what the head reads."""
+        """Raw predictions (n, n_outputs) from the vectors that the head reads."""
         return LinearHead(len(self.coef_)).forward(self._head(), pooled)[0]
 
     def _token_score(self, metric, X, y, sample_weight):
-        """A metric over all tokens that are scored, each weighted as in `fit`."""
+        """A metric over all scored tokens, weighted as in `fit`."""
         if not is_per_token(y):
             raise ValueError(
-                f"This {type(self).__name__} was fitted with a target per token: y must hold an "
-                "array of as many targets as it has tokens for each set."
+                f"This {type(self).__name__} was fitted with a target per token: y must hold one "
+                "array per set, with one target per token."
             )
         sets = read_sets_in_context(self, X, reset=False)
         truth, rows, weight = scored_tokens(y, sample_weight, sets.queries)
@@ -78,13 +78,13 @@ class _Predictor(AttentionContextualizer):
 class AttentionClassifier(ClassifierMixin, _Predictor):
     """Classify sets by attention, pooling and a linear head, all learned together.
 
-    The model is that of :class:`~skattn.AttentionContextualizer`; it has that class's fitted
-    attributes and its `transform`, `contextualize` and `attention_weights` too.
+    The model is that of :class:`~skattn.AttentionContextualizer`, with the same fitted attributes
+    and with its `transform`, `contextualize` and `attention_weights`.
 
     Parameters
     ----------
     loss : {"auto", "log_loss"}, default="auto"
-        Both are the logistic loss, whatever the dtype of y.
+        Both are the logistic loss, for any dtype of y.
 
     Attributes
     ----------
@@ -98,8 +98,8 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
     Raises
     ------
     ValueError
-        If y holds one class only, is continuous, or is an object array of one label per set that
-        are no text: scikit-learn's classifiers refuse the same.
+        If y holds only one class, is continuous, or is an object array of labels per set that are
+        not text. scikit-learn's classifiers refuse the same.
 
     See Also
     --------
@@ -109,16 +109,16 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
     Notes
     -----
     With ``pooling=None`` and a label per token, every method gives a list, one array per set, and
-    `score` is the accuracy over the tokens that have a label. Any other metric of tokens goes
-    into `scoring` as a function::
+    `score` is the accuracy over the tokens that have a label. Give `scoring` any other metric of
+    tokens as a function::
 
         def token_f1(model, X, y):
-            truth, said = np.concatenate(y), np.concatenate(model.predict(X))
+            truth, predicted = np.concatenate(y), np.concatenate(model.predict(X))
             has_label = ~pandas.isna(truth)
-            return f1_score(truth[has_label].astype(said.dtype), said[has_label])
+            return f1_score(truth[has_label].astype(predicted.dtype), predicted[has_label])
 
-    scikit-learn splits such a y without stratification. ``cross_val_predict`` does not join such
-    lists, unless all sets are of one length.
+    scikit-learn does not stratify by labels per token. ``cross_val_predict`` can join the lists
+    only if all sets have the same length.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
     >>> model.score(X_test, y_test) > 0.95
     True
 
-    A label for every token, here whether it repeats another of its set; None is not scored:
+    A label for every token, here whether the set holds it twice; None is not scored:
 
     >>> X = [[[0], [1], [1]], [[2], [2]], [[1], [3], [2]], [[3], [0]], [[3], [0], [3], [1]]]
     >>> y = [[0, 1, 1], [1, 1], [0, 0, 0], [0, None], [1, 0, 1, 0]]
@@ -144,10 +144,10 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
     def _plain(self, y):
         array = super()._plain(y)
         is_boxed = y is not None and np.asarray(y).dtype == object and array.dtype != object
-        if is_boxed and type_of_target(y) == "unknown":  # else of pandas' nullable types
+        if is_boxed and type_of_target(y) == "unknown":  # other cases: pandas' nullable types
             raise ValueError(
-                f"Unknown label type: y is an object array of {array.dtype}. By such an array "
-                "scikit-learn would neither stratify nor score, whatever the model predicts: pass "
+                f"Unknown label type: y is an object array of {array.dtype}. scikit-learn cannot "
+                "stratify or score by an object array of labels that are not text: pass "
                 f"y.astype({array.dtype.name!r})."
             )
         return array
@@ -156,18 +156,18 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         return "log_loss"
 
     def decision_function(self, X):
-        """Raw prediction of each class; of the second one where there are two.
+        """Raw prediction of each class; with two classes, of the second only.
 
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Log-odds for two classes, else log-probabilities up to a constant. Where `fit` had a
-            label per token, a list of such arrays, one row per token.
+            Log-odds for two classes, else log-probabilities up to a constant. If `fit` had a label
+            per token, a list of one array per set, one row per token.
         """
         return self._predicted(X, lambda raw: raw[:, 0] if raw.shape[1] == 1 else raw)
 
@@ -177,13 +177,13 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Rows sum to 1; columns in the order of `classes_`. Where `fit` had a label per token,
-            a list of such arrays, one row per token.
+            Rows sum to 1; columns in the order of `classes_`. If `fit` had a label per token, a
+            list of one array per set, one row per token.
         """
 
         def probabilities(raw):
@@ -199,13 +199,13 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes)
-            Columns in the order of `classes_`. Where `fit` had a label per token, a list of such
-            arrays, one row per token.
+            Columns in the order of `classes_`. If `fit` had a label per token, a list of one array
+            per set, one row per token.
         """
 
         def log_probabilities(raw):
@@ -221,12 +221,12 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Labels as in y. Where `fit` had one per token, a list of arrays of shape (n_tokens,).
+            Labels as in y. If `fit` had one per token, a list of arrays of shape (n_tokens,).
         """
 
         def labels(raw):
@@ -236,12 +236,12 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         return self._predicted(X, labels)
 
     def score(self, X, y, sample_weight=None):
-        """Accuracy; over all tokens that are scored, where targets are per token.
+        """Accuracy over sets, or over all scored tokens if labels are per token.
 
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`.
         y : array-like of shape (n_samples,), or container of arrays of shape (n_tokens,)
             Labels as in `fit`; a token whose label is missing is not scored.
         sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
@@ -250,7 +250,7 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
         Returns
         -------
         float
-            Share of labels that are predicted, by weight.
+            Weighted share of correct labels.
         """
         check_is_fitted(self, "coef_")
         if self._task_.per_token:
@@ -262,8 +262,8 @@ class AttentionClassifier(ClassifierMixin, _Predictor):
 class AttentionRegressor(RegressorMixin, _Predictor):
     """Predict numbers from sets by attention, pooling and a linear head, all learned together.
 
-    The model is that of :class:`~skattn.AttentionContextualizer`; it has that class's fitted
-    attributes and its `transform`, `contextualize` and `attention_weights` too.
+    The model is that of :class:`~skattn.AttentionContextualizer`, with the same fitted attributes
+    and with its `transform`, `contextualize` and `attention_weights`.
 
     Parameters
     ----------
@@ -276,14 +276,14 @@ class AttentionRegressor(RegressorMixin, _Predictor):
     Attributes
     ----------
     coef_ : ndarray of shape (n_outputs, n_features_out)
-        Weights of the head, in units of y; of its logarithm for "poisson" and "gamma".
+        Weights of the head, in units of y; for "poisson" and "gamma" in units of its logarithm.
     intercept_ : ndarray of shape (n_outputs,)
         Bias of the head.
 
     Raises
     ------
     ValueError
-        If y is outside of the domain of the loss.
+        If y is outside the domain of the loss.
 
     See Also
     --------
@@ -318,23 +318,23 @@ class AttentionRegressor(RegressorMixin, _Predictor):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_outputs)
-            In units of y, with as many axes as y had in `fit`. Where `fit` had targets per token,
-            a list of such arrays, one row per token.
+            In units of y, with as many axes as y had in `fit`. If `fit` had targets per token, a
+            list of one array per set, one row per token.
         """
         return self._predicted(X, lambda raw: self._task_.predict(raw))
 
     def score(self, X, y, sample_weight=None):
-        """R squared; over all tokens that are scored, where targets are per token.
+        """R squared over sets, or over all scored tokens if targets are per token.
 
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads, or with contexts as in `fit`.
+            Anything that :func:`skattn.as_ragged` reads, or sets with contexts as in `fit`.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or container of arrays
             Numbers as in `fit`; a token whose target is missing is not scored.
         sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
@@ -343,7 +343,7 @@ class AttentionRegressor(RegressorMixin, _Predictor):
         Returns
         -------
         float
-            Coefficient of determination, its mean over outputs.
+            Coefficient of determination, averaged over outputs.
         """
         check_is_fitted(self, "coef_")
         if self._task_.per_token:

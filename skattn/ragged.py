@@ -16,9 +16,9 @@ __all__ = ["RaggedArray"]
 class RaggedArray:
     """Sets of token vectors in one flat array, set after set.
 
-    Set ``i`` is ``values[offsets[i]:offsets[i + 1]]``: Arrow's list layout. Nothing is padded,
-    and an empty set is two equal offsets. It takes part in scikit-learn's splitters: it has a
-    length, a ``shape`` and takes integers, slices, integer and boolean arrays as indices.
+    Set ``i`` is ``values[offsets[i]:offsets[i + 1]]``: Arrow's list layout. Nothing is padded, and
+    an empty set is two equal offsets. It works with scikit-learn's splitters: it has a length and a
+    ``shape``, and its index may be an integer, a slice, or an integer or boolean array.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ class RaggedArray:
         weight 0 removes it. None counts every token once.
     index : ndarray or pandas.Index of shape (n_samples,), default=None
         Label of each set: the keys of `from_frame`, or the index of the pandas object that was
-        read. None where the sets have no names but their positions.
+        read. None if the sets have no labels.
     rows : ndarray of int of shape (n_tokens,), default=None
-        Where each token stands among the rows of the frame that `from_frame` read.
+        Position of each token among the rows of the frame that `from_frame` read.
     columns : ndarray of str of shape (n_features,), default=None
-        Names of the features, which an estimator takes note of in `fit`.
+        Names of the features; an estimator keeps them in `fit`.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class RaggedArray:
         If `values` is not a 2-D numeric array.
     ValueError
         If `offsets` do not rise from 0 to ``n_tokens``, or if `weights`, `rows`, `index` or
-        `columns` are not one for each token, set or feature.
+        `columns` do not have one entry for each token, set or feature.
 
     See Also
     --------
@@ -106,7 +106,7 @@ class RaggedArray:
             part = getattr(self, name)
             if part is None:
                 continue
-            if not hasattr(part, "get_indexer"):  # which an index of pandas has
+            if not hasattr(part, "get_indexer"):  # an index of pandas has it
                 part = np.asarray(part, dtype=object if name == "columns" else None)
             if part.shape != (n,) or (name == "rows" and part.dtype.kind not in "iu"):
                 raise ValueError(
@@ -124,7 +124,7 @@ class RaggedArray:
 
     @classmethod
     def _trusted(cls, values, offsets, weights=None, **labels):
-        """Build from parts that are known to be valid, without looking at them again."""
+        """Build from parts that are known to be valid, without checking them again."""
         self = object.__new__(cls)
         self.__dict__.update(values=values, offsets=offsets, weights=weights, **labels)
         return self
@@ -152,15 +152,15 @@ class RaggedArray:
         Returns
         -------
         RaggedArray
-            The same sets, as float32 where all are float32, else as float64.
+            The same sets, as float32 if all are float32, else as float64.
 
         Raises
         ------
         TypeError
             If an entry is not a numeric array.
         ValueError
-            If an entry is not 2-D, or is of another width than the entries before it, or has
-            another number of weights than tokens.
+            If an entry is not 2-D, has another width than the entries before it, or has another
+            number of weights than of tokens.
 
         Examples
         --------
@@ -176,7 +176,7 @@ class RaggedArray:
                     f"Set {i} has dtype {tokens.dtype}, but tokens are vectors of real numbers."
                 )
             if tokens.shape in ((0,), (0, 0)):
-                continue  # an empty set of whatever width the others have
+                continue  # an empty set takes the width of the others
             if tokens.ndim != 2:
                 raise ValueError(
                     f"Set {i} has shape {tokens.shape}, but a set is a 2-D array of shape "
@@ -215,30 +215,29 @@ class RaggedArray:
         Parameters
         ----------
         frame : pandas or polars DataFrame, or Arrow table, of n_rows rows
-            The child table, as transactions are to customers.
+            The child table, for instance the transactions of customers.
         by : str or list of str
-            The column, or level of a pandas index, that holds each row's key, or the columns
-            that together do.
+            The column, or level of a pandas index, that holds each row's key; several if the key
+            has several columns.
         columns : str or list of str
             The numeric columns that are the features of a token, in this order.
         order_by : str or list of str, default=None
-            Columns to sort the rows of each set by, the first of them first, ties left as they
-            stand. None keeps the rows in the frame's order, which is what a causal mask and
-            positions then see.
+            Columns to sort the rows of each set by, most important first; ties keep their order.
+            None keeps the frame's order. A causal mask and positions depend on this order.
         weight : str, default=None
             The column that holds token weights.
         index : array-like of shape (n_samples,), or frame with the columns `by`, default=None
-            All keys, as the parents' table holds them, each once. The sets are in this order,
-            and a key without rows is an empty set. None takes the keys of the frame, in the
-            order in which each first appears. A key of several columns is a tuple.
+            All keys of the parents' table, each once. The sets are in this order, and a key without
+            rows is an empty set. None takes the keys of the frame, in the order in which each first
+            appears. A key of several columns is a tuple.
 
         Returns
         -------
         RaggedArray
-            Its `index` holds the keys in the order of the sets, so that a Series of targets,
-            in any order, is ``y.loc[sets.index]``; it is a MultiIndex where `by` names several
-            columns. Its `rows` say where each token came from; its `columns` are the names.
-            O(n_rows log(n_rows)).
+            Its `index` holds the keys in the order of the sets: ``y.loc[sets.index]`` brings a
+            Series of targets into that order. It is a MultiIndex if `by` names several columns. Its
+            `rows` are the rows that the tokens came from, its `columns` the names. O(n_rows
+            log(n_rows)).
 
         Raises
         ------
@@ -250,7 +249,7 @@ class RaggedArray:
 
         See Also
         --------
-        RaggedArray.broadcast : Each row of the frame its set's vector.
+        RaggedArray.broadcast : Give each row of the frame its set's vector.
         skattn.joining.SetJoiner : The same in a pipeline over the parents' table.
 
         Examples
@@ -282,7 +281,7 @@ class RaggedArray:
         Returns
         -------
         RaggedArray
-            The same numbers, not copied where the layout allows.
+            The same numbers, not copied if the layout allows.
         """
         b, n, k = values.shape
         offsets = np.arange(b + 1, dtype=np.int64) * n
@@ -318,7 +317,7 @@ class RaggedArray:
 
     @property
     def shape(self):
-        """``(n_samples, None, n_features)``: the middle axis has no one length."""
+        """``(n_samples, None, n_features)``: the lengths on the middle axis differ."""
         return (self.n_samples, None, self.n_features)
 
     @property
@@ -338,8 +337,8 @@ class RaggedArray:
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError(
-            "A RaggedArray has sets of different lengths and is not turned into one NumPy array "
-            "in silence: use .to_list() for a list of (n_i, n_features) arrays, or .to_padded() "
+            "A RaggedArray has sets of different lengths and does not become one NumPy array by "
+            "itself: use .to_list() for a list of (n_i, n_features) arrays, or .to_padded() "
             "for one 3-D array with NaN rows as padding; or pool first, to one vector per set."
         )
 
@@ -370,7 +369,7 @@ class RaggedArray:
         if key is Ellipsis:
             return self
         if key is None or isinstance(key, (bool, np.bool_)):
-            raise IndexError(f"{key!r} is no index of sets.")
+            raise IndexError(f"{key!r} is not an index of sets.")
         return self.take(np.arange(self.n_samples)[key])
 
     def take(self, indices):
@@ -429,7 +428,7 @@ class RaggedArray:
         Returns
         -------
         RaggedArray
-            An equal collection in which every token left has a positive weight.
+            An equal collection in which every token has a positive weight.
         """
         if self.weights is None:
             return self
@@ -438,7 +437,7 @@ class RaggedArray:
         return ragged._with(weights=None) if np.all(ragged.weights == 1) else ragged
 
     def _keep(self, keep):
-        """The sets with only those tokens that the boolean (n_tokens,) keeps."""
+        """The sets with only the tokens where the boolean `keep` (n_tokens,) is True."""
         counts = np.concatenate([[0], np.cumsum(keep)])
         return self._with(
             values=self.values[keep],
@@ -500,19 +499,19 @@ class RaggedArray:
         Parameters
         ----------
         pooled : array-like of shape (n_samples, ...)
-            One row per set, as `transform` gives.
+            One row per set, for instance from `transform`.
 
         Returns
         -------
         ndarray of shape (n_tokens, ...)
-            Row i belongs to row i of the frame that `from_frame` read; where only some of its
-            rows are tokens of these sets, to the i-th of those. Without such a frame, the
+            Row i belongs to row i of the frame that `from_frame` read. If only some rows of the
+            frame are tokens of these sets, row i belongs to the i-th of them. Without a frame the
             tokens are in the order of the sets.
 
         Raises
         ------
         ValueError
-            If `pooled` has another number of rows than there are sets.
+            If the number of rows of `pooled` is not the number of sets.
 
         Examples
         --------
@@ -549,12 +548,12 @@ class RaggedArray:
         return list(self)
 
     def to_padded(self, fill=np.nan):
-        """The sets as one 3-D array, short sets filled up.
+        """The sets as one 3-D array, with short sets padded.
 
         Parameters
         ----------
         fill : float, default=nan
-            Value of the padding rows. NaN rows are read back as padding.
+            Value of the padding rows. `as_ragged` reads NaN rows as padding.
 
         Returns
         -------
@@ -576,14 +575,14 @@ class RaggedArray:
         Parameters
         ----------
         columns : array-like of str of shape (n_features,), default=None
-            Column names; where None, those of the sets' `columns`, or ``x0``, ``x1``, ...
+            Column names; None is the sets' `columns`, or ``x0``, ``x1``, ... without these.
 
         Returns
         -------
         pandas.DataFrame of shape (n_tokens, n_features)
-            Rows in the order of `broadcast`: that of the frame, if `from_frame` made these sets,
-            whose own index is then set by ``.set_axis(frame.index)``. A set goes by its label
-            in `index`, or by its position. Empty sets have no rows.
+            Rows in the order of `broadcast`. If `from_frame` made these sets, that is the order of
+            the frame, and ``.set_axis(frame.index)`` sets the frame's own index. A set is named by
+            its label in `index`, or by its position. Empty sets have no rows.
 
         Examples
         --------
@@ -620,7 +619,7 @@ class RaggedArray:
         Returns
         -------
         RaggedArray
-            The same in all else.
+            The same sets.
         """
         return replace(self, values=self.values.astype(dtype, copy=False))
 

@@ -32,28 +32,29 @@ __all__ = ["AttentionContextualizerCV"]
 class AttentionContextualizerCV(AttentionContextualizer):
     """Contextual token vectors by attention whose penalty is chosen by cross-validation.
 
-    In every fold the model is fitted for one alpha after another, from the weakest penalty to the
-    strongest, each fit going on from the last. The alpha with the best mean score is then reached
-    on the same path by fits on all sets. All fits but the very last are cut short.
+    In every fold the model is fitted with one alpha after another, from the weakest penalty to the
+    strongest; each fit starts from the result of the one before. Fits on all sets then follow the
+    same path up to the alpha with the best mean score. All fits except the last stop early.
 
     Parameters
     ----------
     alphas : array-like of float, default=(1e-4, 1e-3, 1e-2, 1e-1, 3e-1)
         Strengths of the L2 penalty to choose from, above 0.
     cv : int, splitter or iterable, default=5
-        Folds; stratified for labels of sets where an integer. A splitter by groups takes them
-        from the `groups` of `fit`.
+        Folds. An integer gives stratified folds if y has a label per set. A splitter by groups uses
+        the `groups` of `fit`.
     scoring : str or callable, default=None
-        What a fold is scored by, on the model with its head: accuracy or R squared where None.
+        Score of a fold, computed with the model's own head. None is accuracy or R squared.
 
     Attributes
     ----------
     alpha_ : float
-        The chosen penalty; the strongest of those with the best mean score.
+        The chosen penalty: the strongest alpha with the best mean score.
     cv_results_ : dict of ndarray
         ``"alpha"``, ``"mean_test_score"``, ``"std_test_score"``, ``"mean_fit_time"`` in seconds,
         ``"mean_n_iter"`` and ``"n_converged"`` of shape (n_alphas,), weakest penalty first, and
-        ``"split_test_scores"`` of shape (n_splits, n_alphas); all of fits that are cut short.
+        ``"split_test_scores"`` of shape (n_splits, n_alphas). All are results of fits that stop
+        early.
 
     See Also
     --------
@@ -61,16 +62,17 @@ class AttentionContextualizerCV(AttentionContextualizer):
 
     Notes
     -----
-    The path goes from weak to strong, the other way from that of the lasso: a strong penalty takes
-    all weights to zero, where the gradient of Q K^T vanishes, and a fit that starts there learns
-    nothing more. On key-value lookup such a path stayed at .51 accuracy for every alpha, while the
-    rising one found .99 at alpha = 1e-2, where a cold start found .51.
+    The path goes from weak to strong; that of the lasso goes from strong to weak. A strong penalty
+    takes all weights to zero, where the gradient of Q K^T vanishes, and a fit that starts there
+    learns nothing more. On key-value lookup a path from strong to weak stayed at .51 accuracy for
+    every alpha. The path from weak to strong reached .99 at alpha = 1e-2, where a cold start
+    reached .51.
 
-    Cut short is a fit that stops at ten times `tol`, or after half of `max_iter` iterations for
-    the first alpha and a quarter for those that go on from it. To choose by, that is enough: test
-    scores with and without, means over three to five draws with three folds, were .989 and .991
-    on lookup, .975 and .975 on matching pairs, .931 and .931 on distinct counts, .806 and .813 on
-    digit bags, with .66, .52, .48 and .51 of the evaluations of the objective.
+    An early stop is at ten times `tol`, or after half of `max_iter` iterations for the first alpha
+    and a quarter for the others. That is enough to choose alpha. Mean test scores with and without
+    early stops, over three to five draws with three folds, were .989 and .991 on lookup, .975 and
+    .975 on matching pairs, .931 and .931 on distinct counts, .806 and .813 on digit bags. Early
+    stops took .66, .52, .48 and .51 of the evaluations of the objective.
 
     Examples
     --------
@@ -143,15 +145,15 @@ class AttentionContextualizerCV(AttentionContextualizer):
         Parameters
         ----------
         X : container of n_samples sets
-            Anything that :func:`skattn.as_ragged` reads; a :class:`~skattn.RaggedPair`, or with
-            `context` a frame of two columns, for sets that attend to others.
+            Anything that :func:`skattn.as_ragged` reads. For sets that attend to others, a
+            :class:`~skattn.RaggedPair` or, with `context`, a frame of two columns.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or container of arrays
             A target per set, or per token with ``pooling=None``.
         sample_weight : array-like of shape (n_samples,), or container of arrays, default=None
-            Weights of the sets, or of the tokens where y has their targets, in fits and, with
-            ``scoring=None``, in scores.
+            Weights of the sets, or of the tokens if y has a target per token. They count in the
+            fits and, with ``scoring=None``, in the scores.
         groups : array-like of shape (n_samples,), default=None
-            Groups of the sets, for a `cv` that keeps them together.
+            Groups of the sets, for a `cv` that keeps each group together.
 
         Returns
         -------
@@ -166,12 +168,12 @@ class AttentionContextualizerCV(AttentionContextualizer):
             raise ValueError(
                 f"{type(self).__name__} chooses alpha by the score of a prediction of y, but "
                 "loss='reconstruction' predicts tokens. Use AttentionContextualizer, and choose "
-                "its alpha by what follows it."
+                "its alpha by the score of the model that follows it."
             )
         if y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None: there is nothing to choose alpha by."
+                "is None: alpha is chosen by how well the model predicts y."
             )
         sets = as_sets(X, self)
         per_token = has_token_targets(self.pooling, y, sample_weight)
@@ -217,7 +219,7 @@ class AttentionContextualizerCV(AttentionContextualizer):
         return self
 
     def _chosen(self, alphas, folds):
-        """The results of the folds, and the strongest alpha of the best mean score."""
+        """The results of the folds, and the strongest alpha with the best mean score."""
         scores, seconds, n_iter, converged = np.array(folds).transpose(1, 0, 2)
         if np.isnan(scores).any():
             fold = int(np.argmax(np.isnan(scores).any(axis=1)))
@@ -259,7 +261,7 @@ def _path(model, X, y, weight, train, test, alphas, scorer, weigh_scores, search
     with within(task, search):
         for step, alpha in enumerate(alphas):
             start = time.perf_counter()
-            # what has not converged is counted in cv_results_
+            # cv_results_ counts the fits that converged
             with _silent(), handed_on(task, search, model):
                 short = _shortened(settings, alpha, step)
                 model._fit(X[train], y[train], train_weight, short, last)
@@ -270,7 +272,7 @@ def _path(model, X, y, weight, train, test, alphas, scorer, weigh_scores, search
 
 
 def _shortened(settings, alpha, step):
-    """Settings of a fit for a start or a score only."""
+    """Settings of a fit that stops early."""
     short = copy(settings)
     short.alpha = float(alpha)
     short.tol = settings.tol if settings.tol in (None, "auto") else 10 * settings.tol
@@ -280,7 +282,7 @@ def _shortened(settings, alpha, step):
 
 @contextmanager
 def _silent():
-    """Without a word about convergence."""
+    """Silence warnings about convergence."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield

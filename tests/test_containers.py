@@ -465,12 +465,12 @@ REFUSED = {
     ),
     "two list columns": (
         ValueError,
-        r"2 columns, of which \['a', 'b'\] hold sets.*one such column at a time",
+        r"2 columns; \['a', 'b'\] hold sets.*one column of sets at a time",
         lambda: pandas().DataFrame({"a": [[[1.0]]], "b": [[[1.0]]]}),
     ),
     "a list column and a number": (
         ValueError,
-        r"2 columns, of which \['a'\] hold sets",
+        r"2 columns; \['a'\] hold sets",
         lambda: pandas().DataFrame({"a": [[[1.0]]], "b": [1.0]}),
     ),
     "frame of text": (

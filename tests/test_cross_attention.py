@@ -496,7 +496,7 @@ def test_other_frames_name_their_context(kind, rng):
         "passage": [tokens.tolist() for tokens in X.context],
     }
     frame = library.DataFrame(cells) if kind == "polars" else library.table(cells)
-    with pytest.raises(ValueError, match="frame of 2 columns, .* by the attention's context="):
+    with pytest.raises(ValueError, match="frame of 2 columns; .* by the attention's context="):
         regressor().fit(frame, Y7)
     model = regressor(context="passage").fit(frame, Y7)
     expected = regressor().fit(X, Y7)
@@ -516,14 +516,14 @@ def test_padding_and_lists_give_the_same(rng):
 
 @pytest.mark.parametrize("loss", ["auto", "reconstruction"])
 def test_nothing_is_learned_without_targets(loss, rng):
-    with pytest.raises(ValueError, match="loss='reconstruction' is about .* give y, and a loss"):
+    with pytest.raises(ValueError, match="loss='reconstruction' applies to .* give y, and a loss"):
         AttentionContextualizer(loss=loss).fit(pair_of(rng))
 
 
 @pytest.mark.parametrize(
     ("params", "X", "error", "match"),
     [
-        ({"mask": "causal"}, None, ValueError, "mask='causal' is about .* choose mask=None"),
+        ({"mask": "causal"}, None, ValueError, "mask='causal' applies to .* choose mask=None"),
         ({"context": "b"}, [[[1.0]], [[2.0]]], TypeError, "context='b' names a column, but X is"),
     ],
 )
@@ -540,7 +540,7 @@ def test_a_frame_without_the_context_is_refused(rng):
         frame = pd.DataFrame({name: cells for name in columns})
         with pytest.raises(ValueError, match=r"X has the columns \[.*must have two: 'b'"):
             regressor(context="b").fit(frame, [0.0, 1.0])
-    with pytest.raises(ValueError, match="frame of 2 columns, .* by the attention's context="):
+    with pytest.raises(ValueError, match="frame of 2 columns; .* by the attention's context="):
         regressor().fit(pd.DataFrame({"a": cells, "b": cells}), [0.0, 1.0])
 
 
@@ -550,7 +550,7 @@ def test_another_kind_or_width_than_in_fit_is_refused(rng):
     own.fit(sets, Y7)
     with pytest.raises(TypeError, match="without a context, but this AttentionRegressor was"):
         crossed.predict(sets)
-    with pytest.raises(TypeError, match="brings a context, but this AttentionRegressor was"):
+    with pytest.raises(TypeError, match="has contexts, but this AttentionRegressor was"):
         own.predict(X)
     with pytest.raises(ValueError, match="The queries of X has 5 features.* expecting 4"):
         crossed.predict(RaggedPair(np.ones((2, 5)), np.ones((2, 3))))

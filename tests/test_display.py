@@ -108,7 +108,7 @@ def test_the_pictures_of_a_pair_have_the_keys_of_its_context(awkward_sets):
             AttentionDisplay.from_estimator(model, X, index)
     with pytest.raises(ValueError, match="context_labels has 1 labels, but the context of set 3"):
         AttentionDisplay.from_estimator(model, X, 3, context_labels=["x"])
-    with pytest.raises(TypeError, match="X brings a context"):
+    with pytest.raises(TypeError, match="X has contexts"):
         TokenImportanceDisplay.from_estimator(model, X, 3)
     SaturationDisplay.from_estimator(model, X)
 

@@ -275,7 +275,7 @@ def test_a_mask_that_counts_no_copies_refuses_token_weights(sets, y):
 
 
 def test_a_mask_is_about_one_set(rng):
-    with pytest.raises(ValueError, match="mask='own mask' is about the tokens of one set"):
+    with pytest.raises(ValueError, match="mask='own mask' applies to the tokens of one set"):
         regressor(mask=NAMES["mask"]).fit(pair_of(rng), np.arange(7.0))
 
 

@@ -383,7 +383,7 @@ def test_a_uniform_model_is_told_by_what_its_head_reads(rng):
     per_token = advice(AttentionRegressor(pooling=None), sets, [x[:, 0] for x in sets])
     assert "linear model on these means and on score statistics" in per_token
     own = advice(AttentionContextualizer(loss="reconstruction"), sets, None)
-    assert "mean of the other tokens of its set: with such heads" in own
+    assert "mean of the other tokens of its set: if all heads are uniform" in own
     assert "score statistics" not in own
     assert "linear model" not in advice(AttentionContextualizer(), sets, None)  # there is no head
     paired = advice(AttentionRegressor(), RaggedPair(sets, sets), [0.0, 1.0, 2.0])
@@ -577,7 +577,7 @@ def test_the_target_of_more_classes_is_the_one_chosen(awkward_sets):
 
 def test_the_target_of_several_outputs_must_be_said(awkward_sets, rng):
     model = AttentionRegressor(**SMALL).fit(awkward_sets, rng.normal(size=(7, 2)))
-    with pytest.raises(ValueError, match="2 outputs: say which by target, 0 to 1"):
+    with pytest.raises(ValueError, match="2 outputs: choose one by target, 0 to 1"):
         token_importance(model, awkward_sets, method="gradient")
     for k in range(2):
         found = token_importance(model, awkward_sets, method="leave_one_out", target=k)
@@ -813,7 +813,7 @@ def test_a_frame_of_two_columns_is_looked_into_as_it_was_fitted(paired):
 @pytest.mark.parametrize("method", ["weights", "gradient", "leave_one_out", "all"])
 def test_token_importance_refuses_a_context_and_says_why(paired, method):
     model, plain, *_ = paired
-    with pytest.raises(TypeError, match="X brings a context.*attention_frame"):
+    with pytest.raises(TypeError, match="X has contexts.*attention_frame"):
         token_importance(model, plain, method=method)
     with pytest.raises(TypeError, match="RaggedPair|context"):
         permutation_importance(AttentionClassifier(**SMALL).fit(plain, LABELS), plain, LABELS)

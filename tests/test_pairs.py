@@ -218,7 +218,7 @@ def test_what_takes_sets_says_how_to_give_one_side(take, pair):
 
 
 def test_a_pair_is_not_an_array_and_not_compared(pair):
-    with pytest.raises(TypeError, match="not turned into one NumPy array"):
+    with pytest.raises(TypeError, match="not become one NumPy array"):
         np.asarray(pair)
     with pytest.raises(TypeError, match="not compared"):
         _ = pair == pair

@@ -111,7 +111,7 @@ def test_the_kind_of_model_decides_the_loss_not_the_dtype(sets):
     [(AttentionClassifier, "squared_error"), (AttentionRegressor, "log_loss")],
 )
 def test_a_loss_of_the_other_kind_is_refused(sets, model, loss):
-    with pytest.raises(ValueError, match=f"{model.__name__} has loss one of .*{loss}"):
+    with pytest.raises(ValueError, match=f"{model.__name__} needs a loss out of .*{loss}"):
         model(loss=loss).fit(sets, np.arange(len(sets)) % 2)
 
 

@@ -274,14 +274,14 @@ def test_there_must_be_company_somewhere(rng):
 
 @pytest.mark.parametrize("kind", [AttentionClassifier, AttentionRegressor])
 def test_predictors_predict_y(sets, kind):
-    with pytest.raises(ValueError, match="has loss one of .*'reconstruction'"):
+    with pytest.raises(ValueError, match="needs a loss out of .*'reconstruction'"):
         kind(loss="reconstruction").fit(sets, np.arange(12) % 2)
     with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
         kind().fit(sets)
 
 
 def test_there_is_no_score_to_choose_alpha_by(sets):
-    with pytest.raises(ValueError, match="predicts tokens.*choose its alpha by what follows"):
+    with pytest.raises(ValueError, match="predicts tokens.*choose its alpha by the score"):
         AttentionContextualizerCV(loss="reconstruction").fit(sets)
 
 

@@ -1,4 +1,4 @@
-"""Stacks of members that read sets; what several members need is computed once."""
+"""Stacks of members that read sets; steps that members share are computed once."""
 
 import time
 from itertools import product
@@ -22,13 +22,13 @@ from ._mixtures import MixtureClassifier, MixtureRegressor
 from ._sampler import TokenSampler
 
 READ_SETS = (PositionalEncoder, SetPooler, TokenEmbedder, TokenSampler, TokenTransformer)
-ENOUGH = 100  # samples of the first fold, by which members may be given up
-LEAST = 0.03  # share in the mixture of the first fold, below which a member is given up
+ENOUGH = 100  # with fewer samples in the first fold, no member is dropped
+LEAST = 0.03  # a member with a smaller share in the first fold's mixture is dropped
 ALL = "all samples"
 
 
 class _SetStack:
-    """What both stacks have."""
+    """The part that both stacks share."""
 
     passthrough = False
     stack_method = "auto"
@@ -42,7 +42,7 @@ class _SetStack:
 
     @property
     def feature_names_in_(self):
-        """Names of the columns, where `fit` was given a frame of numbers."""
+        """Names of the columns, if `fit` got a frame of numbers."""
         return self.estimators_[0].feature_names_in_
 
     def fit(self, X, y):
@@ -60,7 +60,15 @@ class _SetStack:
         self : estimator
             Fitted.
         """
-        y = self._encoded(column_or_1d(y, warn=True))
+        state = dict(vars(self))
+        try:
+            return self._fit(X, self._encoded(column_or_1d(y, warn=True)))
+        except BaseException:
+            self.__dict__ = state  # the model before, whole
+            raise
+
+    def _fit(self, X, y):
+        """Fit members and mixture to encoded targets."""
         check_consistent_length(X, y)
         names, members = self._validate_estimators()
         members = {name: m for name, m in zip(names, members, strict=True) if m != "drop"}
@@ -88,7 +96,7 @@ class _SetStack:
         return self
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the columns of `transform`: the members', with a number for several columns.
+        """Names of the columns of `transform`: the member's name, numbered if it has several.
 
         Parameters
         ----------
@@ -110,7 +118,7 @@ class _SetStack:
         )
 
     def _kept(self, mixture, first, y):
-        """Names of the members that go on after the first fold."""
+        """Names of the members that are fitted after the first fold."""
         names = [name for name, _ in first]
         enough = len(y) >= ENOUGH and len(np.unique(y)) >= self._n_classes
         if not enough or not hasattr(mixture, "prior"):
@@ -125,7 +133,7 @@ class _SetStack:
         views, columns = {}, []
         for member in self.estimators_:
             steps = _leading(member)
-            key = tuple(map(id, steps))  # fitted once and shared by several members
+            key = tuple(map(id, steps))  # fitted once, shared by several members
             if key not in views:
                 views[key] = X
                 for step in steps:
@@ -136,34 +144,35 @@ class _SetStack:
 
 
 class SetStackClassifier(_SetStack, StackingClassifier):
-    """Stack of classifiers of sets that share what they compute from sets.
+    """Stack of classifiers of sets that share their first steps.
 
-    It is scikit-learn's StackingClassifier but for its price. First steps of members that learn
-    nothing from the labels (SetPooler, TokenTransformer, TokenEmbedder, PositionalEncoder) are
-    fitted once, on all sets, and once for all members that begin with the same ones. Members that
-    have next to no share in the first fold's mixture are not fitted any more. A fit has one thread.
+    It works like scikit-learn's StackingClassifier, but is cheaper. First steps that do not use the
+    labels (SetPooler, TokenTransformer, TokenEmbedder, PositionalEncoder) are fitted only once, on
+    all sets, for all members that begin with the same steps. A member with almost no share in the
+    first fold's mixture is dropped: it is not fitted again. Each fit uses one thread.
 
     Parameters
     ----------
     estimators : list of (str, estimator)
         The members: classifiers with ``predict_proba``, alone or at the end of a pipeline.
     final_estimator : classifier, default=None
-        Is fitted on the members' out-of-fold probabilities; None is a MixtureClassifier.
+        The model that is fitted on the members' out-of-fold probabilities; None is a
+        MixtureClassifier.
     cv : int, splitter or iterable, default=None
         Folds; None is five.
     n_jobs : int, default=None
-        Processes for the fits of members; None is 1 unless joblib's configuration says otherwise.
+        Processes for the fits of members; None is 1 unless joblib is configured otherwise.
     verbose : int, default=0
-        Above 0, a line for each fit of a member, with about the time that the others will take.
+        Above 0, each fit of a member prints a line with an estimate of the time left.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The labels.
     estimators_ : list of estimator
-        The members that were not given up, fitted on all samples.
+        The members that were not dropped, fitted on all samples.
     named_estimators_ : Bunch
-        The same by name, with "drop" for members that were given up or dropped.
+        The same by name, with "drop" for members that were dropped or given as "drop".
     final_estimator_ : classifier
         The fitted mixture.
 
@@ -174,9 +183,9 @@ class SetStackClassifier(_SetStack, StackingClassifier):
 
     Notes
     -----
-    A member is given up if its share after the first fold is under 0.03 and that fold has 100
-    samples or more and all classes. Scalers and landmarks of first steps are fitted with the tokens
-    of the samples that are predicted out of fold, but no target of theirs.
+    A member is dropped if its share after the first fold is under 0.03 and that fold has 100
+    samples or more and all classes. Scalers and landmarks of first steps are fitted on all tokens,
+    also those of samples that are predicted out of fold, but never on their targets.
 
     Examples
     --------
@@ -203,29 +212,31 @@ class SetStackClassifier(_SetStack, StackingClassifier):
 
 @with_parameters_of(SetStackClassifier)
 class SetStackRegressor(_SetStack, StackingRegressor):
-    """Stack of regressors of sets that share what they compute from sets.
+    """Stack of regressors of sets that share their first steps.
 
-    It is scikit-learn's StackingRegressor, made cheaper as :class:`SetStackClassifier` is.
+    It works like scikit-learn's StackingRegressor, but is cheaper, like
+    :class:`SetStackClassifier`.
 
     Parameters
     ----------
     estimators : list of (str, estimator)
         The members: regressors, alone or at the end of a pipeline.
     final_estimator : regressor, default=None
-        Is fitted on the members' out-of-fold predictions; None is a MixtureRegressor.
+        The model that is fitted on the members' out-of-fold predictions; None is a
+        MixtureRegressor.
 
     Attributes
     ----------
     estimators_ : list of estimator
-        The members that were not given up, fitted on all samples.
+        The members that were not dropped, fitted on all samples.
     named_estimators_ : Bunch
-        The same by name, with "drop" for members that were given up or dropped.
+        The same by name, with "drop" for members that were dropped or given as "drop".
     final_estimator_ : regressor
         The fitted mixture.
 
     See Also
     --------
-    SetStackClassifier : The same for labels, with notes on what is shared.
+    SetStackClassifier : The same for labels, with notes on the shared steps.
     set_pipeline : A stack with members that suit most sets.
 
     Examples
@@ -249,7 +260,7 @@ class SetStackRegressor(_SetStack, StackingRegressor):
 
 
 class _View:
-    """The sets as the first steps of a member give them: to fit on, and to predict."""
+    """The sets after the first steps of a member: one version to fit, one to predict."""
 
     def __init__(self, steps, X):
         self.steps, self.to_fit, self.to_predict = [], X, X
@@ -273,7 +284,7 @@ def _leading(member):
 
 
 def _views(members, X):
-    """A view for each member, by name; one for all whose first steps are the same."""
+    """A view for each member, by name; members with the same first steps share one."""
     views, found = {}, {}
     for name, member in members.items():
         steps = _leading(member)
@@ -300,7 +311,7 @@ def _joined(member, view, rest):
 
 
 def _predicted(member, X, n_classes):
-    """What a fitted member predicts, as columns; for two classes only the second."""
+    """Predictions of a fitted member as columns; for two classes only the second."""
     if n_classes == 0:
         return member.predict(X).reshape(-1, 1)
     given = member.predict_proba(X)
@@ -355,7 +366,7 @@ class _Run:
         return found
 
     def _tell(self, name, fold, seconds):
-        """Print that a fit has ended, and about how long the others will take."""
+        """Print that a fit has ended, and an estimate of the time left."""
         where = fold if fold == ALL else f"fold {fold + 1} of {len(self.folds)}"
         typical = sum(self.seconds.values()) / len(self.seconds)  # of members not fitted yet
         left = sum(n * self.seconds.get(name, typical) for name, n in self.left.items())
