@@ -168,16 +168,17 @@ def test_folds_that_do_not_cover_the_samples_once_are_refused(bags):
 
 
 INTERRUPTED = """
-import os, sys, time
+import os, signal, sys, time
 import numpy as np
 from sklearn.dummy import DummyClassifier
 from skattn.pipelines import SetStackClassifier
 
 class Slow(DummyClassifier):
     def fit(self, X, y):
-        print(os.getpid(), flush=True)
+        os.write(1, f"{os.getpid()}\\n".encode())  # whole lines, also of two processes
         time.sleep(60)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore it
 members = [(name, Slow()) for name in "abc"]
 SetStackClassifier(members, cv=2, n_jobs=int(sys.argv[1])).fit(np.zeros((20, 2)), [0, 1] * 10)
 """
@@ -187,10 +188,14 @@ SetStackClassifier(members, cv=2, n_jobs=int(sys.argv[1])).fit(np.zeros((20, 2))
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_interrupt_leaves_nothing_running(n_jobs):
     command = [sys.executable, "-c", INTERRUPTED, str(n_jobs)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    workers = [int(process.stdout.readline()) for _ in range(n_jobs)]
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        try:
+            workers = [int(process.stdout.readline()) for _ in range(n_jobs)]
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert "KeyboardInterrupt" in errors
     deadline = time.monotonic() + 20
     while any(map(_runs, workers)):
