@@ -1,6 +1,7 @@
 """Saved estimators carry the version of skattn, and another version warns when it reads them."""
 
 import warnings
+from contextlib import contextmanager
 from copy import copy
 from importlib import import_module
 
@@ -47,6 +48,17 @@ class VersionStampMixin:
 
 def _version():
     return import_module(__package__).__version__
+
+
+@contextmanager
+def unchanged_on_failure(estimator):
+    """Leave an estimator as it was before if what is done here raises."""
+    state = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__ = state
+        raise
 
 
 def unfitted(estimator):

@@ -5,7 +5,7 @@ tokens themselves, or nothing. `code` turns the user's targets into the form tha
 """
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -171,7 +171,7 @@ class Task:
 class LabelTask(Task):
     """Class labels."""
 
-    classes: np.ndarray = field(default=None)
+    classes: np.ndarray | None = None
 
     @classmethod
     def of(cls, loss, scored, class_weight):
@@ -203,8 +203,8 @@ class LabelTask(Task):
 class NumberTask(Task):
     """Numbers, standardised by `mean` and `scale` (n_outputs,)."""
 
-    mean: np.ndarray = field(default=None)
-    scale: np.ndarray = field(default=None)
+    mean: np.ndarray | None = None
+    scale: np.ndarray | None = None
     n_axes: int = 2
 
     @classmethod

@@ -27,6 +27,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ._arrays import float_type
 from ._exponential import exp2_in_place
 from .masks import MASKS, Mask, mask_of
 
@@ -100,8 +101,8 @@ def scaled_dot_product_attention(Q, K, V, *, mask=None, scale=None, return_weigh
             f"Q {Q.shape} and K {K.shape} need the same number of features, K and V {V.shape} "
             "the same number of tokens."
         )
-    single = all(array.dtype == np.float32 for array in (Q, K, V))
-    Q, K, V = (array.astype(np.float32 if single else np.float64) for array in (Q, K, V))
+    dtype = float_type(Q.dtype, K.dtype, V.dtype)
+    Q, K, V = (array.astype(dtype) for array in (Q, K, V))
     if mask is not None:
         mask = np.asarray(mask)
         if mask.dtype != bool:

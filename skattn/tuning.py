@@ -18,6 +18,7 @@ from sklearn.utils import check_consistent_length
 from ._callbacks import as_task, handed_on, parts_of, within
 from ._documented import with_parameters_of
 from ._input import as_sets
+from ._persistence import unchanged_on_failure
 from ._sets import Sets
 from ._targets import by_set, is_per_token, plain, scored_tokens
 from ._tasks import RECONSTRUCTION, has_token_targets
@@ -210,12 +211,8 @@ class AttentionContextualizerCV(AttentionContextualizer):
 
         metadata = None if sample_weight is None else {"sample_weight": sample_weight}
         told = {"X": X, "y": y, "metadata": metadata}
-        state = dict(vars(self))
-        try:
+        with unchanged_on_failure(self):
             as_task(self, run, len(splits) + len(alphas), told)
-        except BaseException:
-            self.__dict__ = state
-            raise
         return self
 
     def _chosen(self, alphas, folds):

@@ -82,9 +82,10 @@ ONLY = {
     "_nested": {"ragged", "_arrays", "_frames"},
     "containers": {"ragged", "_arrays", "_frames", "_nested"},
     "pairs": {"ragged", "containers"},
-    "attention": {"masks", "_exponential"},
+    "attention": {"_arrays", "masks", "_exponential"},
     "pooling": {"ragged"},
     "preprocessing": {
+        "_arrays",
         "ragged",
         "containers",
         "pooling",

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from .._documented import with_parameters_of
+from .._persistence import unchanged_on_failure
 from ..preprocessing import PositionalEncoder, SetPooler, TokenEmbedder, TokenTransformer
 from ._mixtures import MixtureClassifier, MixtureRegressor
 from ._sampler import TokenSampler
@@ -60,12 +61,8 @@ class _SetStack:
         self : estimator
             Fitted.
         """
-        state = dict(vars(self))
-        try:
+        with unchanged_on_failure(self):
             return self._fit(X, self._encoded(column_or_1d(y, warn=True)))
-        except BaseException:
-            self.__dict__ = state  # the model before, whole
-            raise
 
     def _fit(self, X, y):
         """Fit members and mixture to encoded targets."""

@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._arrays import float_type
 from .._output import RaggedOutputMixin
 from ..ragged import RaggedArray
 from ._words import (
@@ -512,8 +513,7 @@ def _in_nfc(vocabulary):
 
 def _as_finite(values, vocabulary):
     """The vectors as a contiguous array of float32 or float64, checked to be finite."""
-    kind = np.float32 if values.dtype.char == "f" else np.float64
-    values = np.ascontiguousarray(values, dtype=kind)
+    values = np.ascontiguousarray(values, dtype=float_type(values.dtype))
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if bad.size:
         words = [word for word, row in (vocabulary or {}).items() if row == bad[0]]

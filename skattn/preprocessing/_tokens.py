@@ -10,6 +10,7 @@ from sklearn.utils import check_consistent_length, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from .._arrays import as_float
 from .._input import check_sample_weight, read_sets
 from .._output import RaggedOutputMixin
 from .._targets import for_each_token
@@ -305,7 +306,7 @@ class TokenTransformer(OneToOneFeatureMixin, RaggedOutputMixin, BaseEstimator):
             raise TypeError(
                 f"{name} returns rows of dtype {rows.dtype}, but tokens must be real numbers."
             )
-        return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+        return as_float(rows)
 
     def _with_rows(self, tokens, rows):
         """The same sets with transformed tokens, with names if X has names."""
